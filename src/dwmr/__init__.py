@@ -1,0 +1,40 @@
+"""Boolean world models learned from images and discrete actions.
+
+    t = dwmr.load_transitions("data/train")
+    run = dwmr.train(dwmr.preset("iceslider/dwmr"), train=t, out="runs/a")
+    wm = dwmr.WorldModel.load("runs/a")
+    bits = wm.encode(images)
+"""
+
+__version__ = "0.1.0"
+
+from dwmr import losses, objectives
+from dwmr.config import Config
+from dwmr.errors import InputError, TrainingDiverged
+from dwmr.evaluation import certify, evaluate
+from dwmr.objectives import Objective
+from dwmr.presets import preset
+from dwmr.train import Run, train
+from dwmr.transitions import Rollouts, Splits, Transitions, load_rollouts, load_splits, load_transitions
+from dwmr.world_model import WorldModel
+
+__all__ = [
+    "Config",
+    "InputError",
+    "Objective",
+    "Rollouts",
+    "Run",
+    "Splits",
+    "TrainingDiverged",
+    "Transitions",
+    "WorldModel",
+    "certify",
+    "evaluate",
+    "load_rollouts",
+    "load_splits",
+    "load_transitions",
+    "losses",
+    "objectives",
+    "preset",
+    "train",
+]

@@ -1,0 +1,156 @@
+"""Run folders: ``run.json`` says what was trained, ``checkpoint.safetensors`` holds all its tensors.
+
+A checkpoint is one file, replaced atomically after every epoch, so the folder is loadable at any moment; and the
+folder itself appears with a first checkpoint in it. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_safetensors
+from torch import Tensor, nn
+
+from dwmr.config import Config
+from dwmr.errors import InputError
+from dwmr.files import atomic_write_bytes
+from dwmr.schemes import Learner
+from dwmr.world_model import WorldModel, build_model, resolve_device
+
+FORMAT = "dwmr-run"
+VERSION = 1
+RUN = "run.json"
+CHECKPOINT = "checkpoint.safetensors"
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """What a run folder says of itself."""
+
+    config: Config
+    seed: int
+    image_shape: tuple[int, int, int]
+    n_actions: int
+    decoder: bool
+    own_parts: tuple[str, ...]  # "encoder", "predictor", "decoder", "objective": made by the user
+    data: str  # fingerprint of the training data
+    versions: Mapping[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "config": self.config.to_dict(),
+            "seed": self.seed,
+            "image_shape": list(self.image_shape),
+            "n_actions": self.n_actions,
+            "decoder": self.decoder,
+            "own_parts": list(self.own_parts),
+            "data": self.data,
+            "versions": dict(self.versions),
+        }
+
+
+def read_info(folder: str | Path) -> RunInfo:
+    path = Path(folder) / RUN
+    if not path.is_file():
+        raise InputError(f"{folder} is not a run folder: it has no {RUN}")
+    try:
+        stored = json.loads(path.read_text())
+        if stored["format"] != FORMAT:
+            raise InputError(f"{path} is not of a dwmr run: its format is {stored['format']!r}")
+        if stored["version"] != VERSION:
+            raise InputError(
+                f"{folder} was written in run version {stored['version']!r}; this dwmr reads version {VERSION}"
+            )
+        c, h, w = stored["image_shape"]
+        return RunInfo(
+            config=Config.from_dict(stored["config"]),
+            seed=stored["seed"],
+            image_shape=(c, h, w),
+            n_actions=stored["n_actions"],
+            decoder=stored["decoder"],
+            own_parts=tuple(stored["own_parts"]),
+            data=stored["data"],
+            versions=stored["versions"],
+        )
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path} is damaged: {error!r}") from error
+
+
+def save_checkpoint(folder: str | Path, learner: Learner, epoch: int) -> None:
+    """Replace the folder's checkpoint by the state after ``epoch`` epochs."""
+    tensors = {f"model.{name}": value for name, value in learner.model.state_dict().items()}
+    tensors |= {f"target.{name}": value for name, value in learner.target.state_dict().items()}
+    for label, optimizer in _optimizers(learner).items():
+        for index, state in optimizer.state_dict()["state"].items():
+            tensors |= {f"{label}.{index}.{name}": value for name, value in state.items()}
+    on_cpu = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    atomic_write_bytes(Path(folder) / CHECKPOINT, to_safetensors(on_cpu, {"epoch": str(epoch)}))
+
+
+def restore(folder: str | Path, learner: Learner) -> int:
+    """Put the folder's checkpoint into a learner; the number of epochs it has behind it."""
+    tensors, epoch = _read_tensors(folder)
+    device = learner.model.device
+    _load_into(learner.model, _part(tensors, "model."), folder)
+    _load_into(learner.target, _part(tensors, "target."), folder)
+    for label, optimizer in _optimizers(learner).items():
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in _part(tensors, f"{label}.").items():
+            index, field = name.split(".")
+            state.setdefault(int(index), {})[field] = value.to(device)
+        whole = optimizer.state_dict()
+        lr = [group["lr"] for group in optimizer.param_groups]
+        optimizer.load_state_dict({**whole, "state": state})
+        # load_state_dict copies the groups; the learning rate must stay the very tensor the schedule writes to.
+        for group, value in zip(optimizer.param_groups, lr):
+            group["lr"] = value
+    return epoch
+
+
+def load_model(folder: str | Path, device: str = "auto", **modules: nn.Module) -> WorldModel:
+    """The world model of a run folder, in evaluation mode."""
+    info = read_info(folder)
+    model = build_model(
+        info.config, info.image_shape, info.n_actions, decoder=info.decoder, modules=modules
+    )
+    tensors, _ = _read_tensors(folder)
+    _load_into(model, _part(tensors, "model."), folder)
+    return model.to(resolve_device(device)).eval()
+
+
+def _read_tensors(folder: str | Path) -> tuple[dict[str, Tensor], int]:
+    path = Path(folder) / CHECKPOINT
+    if not path.is_file():
+        raise InputError(f"{folder} has no {CHECKPOINT}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            epoch = int((file.metadata() or {})["epoch"])
+            return {name: file.get_tensor(name) for name in file.keys()}, epoch  # noqa: SIM118
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise InputError(f"{path} is truncated or not a checkpoint: {error}") from error
+
+
+def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def _load_into(module: nn.Module, tensors: Mapping[str, Tensor], folder: str | Path) -> None:
+    try:
+        module.load_state_dict(dict(tensors))
+    except RuntimeError as error:
+        detail = " ".join(str(error).split())
+        raise InputError(f"the weights in {folder} do not fit these networks: {detail}") from error
+
+
+def _optimizers(learner: Learner) -> dict[str, torch.optim.Optimizer]:
+    return {"codes_optimizer": learner.codes_optimizer, "predictor_optimizer": learner.predictor_optimizer}

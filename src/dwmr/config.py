@@ -1,0 +1,179 @@
+"""Configurations: frozen dataclasses that hold every choice of a run, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from dwmr.errors import InputError, unknown
+
+FACTOR_SUFFIX = "_factor"
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """The quantities that may change from epoch to epoch: numbers in a configuration, tensors in an update."""
+
+    lr: float | Tensor = 1e-3
+    pred: float | Tensor = 1.0  # weights of the loss terms, λ in the paper
+    var: float | Tensor = 2.0
+    cor: float | Tensor = 2.0
+    cos: float | Tensor = 2.0
+    loc: float | Tensor = 2.0
+    rec: float | Tensor = 1.0
+    kl: float | Tensor = 0.1
+    gamma: float | Tensor = 0.4  # standard deviation that a bit should reach
+    low: float | Tensor = 3.0  # window of bits that an action should flip, L and U in the paper
+    high: float | Tensor = 10.0
+    tau: float | Tensor = 0.9  # decay of the target encoder; 0: the target is the encoder itself
+    temperature: float | Tensor = 1.0
+    noise: float | Tensor = 1.0  # scale of the logistic noise of the variational models
+
+
+HYPER_NAMES = tuple(f.name for f in dataclasses.fields(Hyper))
+NO_CHANGE = Hyper(**dict.fromkeys(HYPER_NAMES, 1.0))
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run, but for its data and seed."""
+
+    benchmark: str = "generic"
+    model: str = "dwmr"  # a name in dwmr.objectives.OBJECTIVES
+    encoder: str = "generic"  # names in dwmr.nets; "custom" for a module handed to train
+    predictor: str = "generic"
+    decoder: str = "generic"  # built only if the model has one
+    bits: int = 64
+    standardize: bool = True  # images by the training mean and deviation; otherwise they stay in [0, 1]
+    probe: str = "affine"  # "affine" reads all bits for each cell, "grid" reads each cell from its own bits
+    scheme: str = "two_step"  # a name in dwmr.schemes.SCHEMES
+    epochs: int = 40
+    batch_size: int = 256
+    triplets: int = 0  # triplets sampled for the coskewness in each update; 0: all of them
+    noisy_predictor: bool = False  # variational models: the predictor sees noised probabilities too
+    schedules: bool = True  # False: every factor counts as 1
+    hyper: Hyper = field(default_factory=Hyper)
+    factors: Hyper = NO_CHANGE  # each quantity is multiplied by its factor at the end of every epoch
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def name(self) -> str:
+        return f"{self.benchmark}/{self.model}"
+
+    def replace(self, **values: Any) -> Config:
+        """A copy with other values, by flat names: ``replace(epochs=5, lr=2e-3, lr_factor=0.97)``."""
+        own: dict[str, Any] = {}
+        hyper: dict[str, Any] = {}
+        factors: dict[str, Any] = {}
+        for name, value in values.items():
+            default = _default_of(name)
+            if name in HYPER_NAMES:
+                hyper[name] = _as_type(name, value, default)
+            elif name.endswith(FACTOR_SUFFIX):
+                factors[name.removesuffix(FACTOR_SUFFIX)] = _as_type(name, value, default)
+            else:
+                own[name] = _as_type(name, value, default)
+        return dataclasses.replace(
+            self,
+            **own,
+            hyper=dataclasses.replace(self.hyper, **hyper),
+            factors=dataclasses.replace(self.factors, **factors),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> Config:
+        """The inverse of `to_dict`. A missing field takes its default; an unknown one is refused."""
+        flat: dict[str, Any] = {}
+        for name, value in values.items():
+            if name == "hyper":
+                flat.update(value)
+            elif name == "factors":
+                flat.update({key + FACTOR_SUFFIX: number for key, number in value.items()})
+            else:
+                flat[name] = value
+        return Config().replace(**flat)
+
+
+def option_names() -> list[str]:
+    """Every name that `Config.replace` takes."""
+    own = [f.name for f in dataclasses.fields(Config) if f.name not in ("hyper", "factors")]
+    return own + list(HYPER_NAMES) + [name + FACTOR_SUFFIX for name in HYPER_NAMES]
+
+
+def parse_option(text: str) -> tuple[str, Any]:
+    """``"lr=2e-3"`` as a name and a value of the right type."""
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise InputError(f"an option is set as name=value, got {text!r}")
+    return name, _as_type(name, value, _default_of(name))
+
+
+def check(config: Config) -> None:
+    """Refuse values that cannot work."""
+
+    def require(fine: bool, name: str, value: object, expected: str) -> None:
+        if not fine:
+            raise InputError(f"{name} must be {expected}, got {value}")
+
+    require(config.bits >= 3, "bits", config.bits, "at least 3")
+    require(config.epochs >= 1, "epochs", config.epochs, "at least 1")
+    require(config.batch_size >= 2, "batch_size", config.batch_size, "at least 2")
+    require(config.triplets >= 0, "triplets", config.triplets, "0 (all) or more")
+    require(config.probe in ("affine", "grid"), "probe", repr(config.probe), "'affine' or 'grid'")
+    values = {name: getattr(config.hyper, name) for name in HYPER_NAMES}
+    for name, value in values.items():
+        require(math.isfinite(value) and value >= 0, name, value, "a finite number of at least 0")
+        factor = getattr(config.factors, name)
+        require(0.5 <= factor <= 2, name + FACTOR_SUFFIX, factor, "between 0.5 and 2")
+    require(values["lr"] > 0, "lr", values["lr"], "above 0")
+    require(values["tau"] < 1, "tau", values["tau"], "in [0, 1)")
+    require(values["gamma"] <= 0.5, "gamma", values["gamma"], "in [0, 0.5]")
+    require(values["temperature"] > 0, "temperature", values["temperature"], "above 0")
+    window = f"{values['low']} to {values['high']}"
+    require(
+        values["low"] <= values["high"] <= config.bits,
+        "the window low to high",
+        window,
+        f"rising and within the {config.bits} bits",
+    )
+
+
+def _default_of(name: str) -> Any:
+    if name not in option_names():
+        raise unknown("option", name, option_names())
+    if name in HYPER_NAMES or name.endswith(FACTOR_SUFFIX):
+        return 1.0
+    return getattr(Config, name)
+
+
+def _as_type(name: str, value: Any, default: Any) -> Any:
+    """``value`` as the type of ``default``; text is read, numbers are taken if nothing is lost."""
+    kind = type(default)
+    if kind is bool:
+        words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+        answer = words.get(str(value).lower())
+        if answer is None:
+            raise InputError(f"{name} must be true or false, got {value!r}")
+        return answer
+    if kind is str:
+        if not isinstance(value, str):
+            raise InputError(f"{name} must be text, got {value!r}")
+        return value
+    try:
+        number = kind(value)
+    except (TypeError, ValueError):
+        number = None
+    if number is None or isinstance(value, bool) or (not isinstance(value, str) and number != value):
+        wanted = "a whole number" if kind is int else "a number"
+        raise InputError(f"{name} must be {wanted}, got {value!r}")
+    return number

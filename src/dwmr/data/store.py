@@ -1,0 +1,118 @@
+"""Arrays on disk: a folder with one ``.npy`` file an array and a JSON header, read through memory maps.
+
+The header names every array with its shape and type, so a truncated, missing or foreign file is noticed before
+anything is computed from it. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dwmr.errors import InputError
+from dwmr.files import atomic_folder, atomic_write_json
+
+FORMAT = "dwmr-arrays"
+VERSION = 1
+HEADER = "header.json"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a store holds: arrays by name, plain values (such as ``n_actions``), and how it was made."""
+
+    arrays: dict[str, np.ndarray]
+    values: dict[str, Any]
+    about: dict[str, Any]
+
+
+def is_store(path: str | Path) -> bool:
+    return (Path(path) / HEADER).is_file()
+
+
+def save(path: str | Path, kind: str, stored: Stored) -> None:
+    """Write a new store; the folder appears whole or not at all."""
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "kind": kind,
+        "values": stored.values,
+        "about": stored.about,
+        "arrays": {
+            name: {"shape": list(array.shape), "dtype": array.dtype.str}
+            for name, array in stored.arrays.items()
+        },
+    }
+    with atomic_folder(path) as folder:
+        for name, array in stored.arrays.items():
+            np.save(folder / f"{name}.npy", array, allow_pickle=False)
+        atomic_write_json(folder / HEADER, header)
+
+
+def load(path: str | Path, kind: str) -> Stored:
+    """Open a store; the arrays are read-only memory maps."""
+    path = Path(path)
+    header = _read_header(path)
+    if header.get("format") != FORMAT:
+        raise InputError(f"{path / HEADER} is not a dwmr store: its format is {header.get('format')!r}")
+    if header.get("version") != VERSION:
+        raise InputError(
+            f"{path} was written in store version {header.get('version')!r}; this dwmr reads version {VERSION}"
+        )
+    if header.get("kind") != kind:
+        raise InputError(f"{path} holds {header.get('kind')!r}, expected {kind!r}")
+    try:
+        described: Mapping[str, Mapping[str, Any]] = header["arrays"]
+        arrays = {name: _open_array(path / f"{name}.npy", entry) for name, entry in described.items()}
+        return Stored(arrays, dict(header["values"]), dict(header.get("about", {})))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path / HEADER} is damaged: {error!r}") from error
+
+
+def load_npz(path: str | Path) -> dict[str, np.ndarray]:
+    """The arrays of an ``.npz`` archive."""
+    path = Path(path)
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise InputError(f"{path} holds a single array; expected an .npz archive with named arrays")
+            return {name: archive[name] for name in archive.files}
+    except InputError:
+        raise
+    except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} is not a readable .npz archive: {error}") from error
+
+
+def _read_header(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise InputError(f"{path} does not exist")
+    if not is_store(path):
+        raise InputError(f"{path} is not a dwmr store: it has no {HEADER}")
+    try:
+        header = json.loads((path / HEADER).read_text())
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path / HEADER} is damaged: {error}") from error
+    if not isinstance(header, dict):
+        raise InputError(f"{path / HEADER} is not a dwmr store header")
+    return header
+
+
+def _open_array(path: Path, entry: Mapping[str, Any]) -> np.ndarray:
+    if not path.is_file():
+        raise InputError(f"{path} is missing, though the header names it")
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise InputError(f"{path} is truncated or not an array file: {error}") from error
+    if list(array.shape) != list(entry["shape"]) or array.dtype.str != entry["dtype"]:
+        raise InputError(
+            f"{path} holds {array.dtype.str} {list(array.shape)}; "
+            f"the header says {entry['dtype']} {list(entry['shape'])}"
+        )
+    return array

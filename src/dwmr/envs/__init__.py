@@ -1,0 +1,22 @@
+"""Puzzles: pure rules, levels and drawing in one file each, and a Gymnasium environment for every one.
+
+Importing this package registers the environments if gymnasium is installed. The rules need numpy alone.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+
+def _register(name: str, puzzle: str) -> None:
+    import gymnasium
+
+    gymnasium.register(
+        f"dwmr/{name}", entry_point="dwmr.envs.puzzle_env:PuzzleEnv", kwargs={"puzzle": puzzle}
+    )
+
+
+if importlib.util.find_spec("gymnasium") is not None:
+    _register("SlidingTiles-v0", "dwmr.envs.sliding_tiles:SlidingTiles")
+    _register("IceSlider-v0", "dwmr.envs.ice_slider:IceSlider")
+    _register("DigitJump-v0", "dwmr.envs.digit_jump:DigitJump")

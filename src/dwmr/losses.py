@@ -1,0 +1,101 @@
+"""The loss terms of the paper, each a pure function from tensors to a scalar.
+
+Codes have the shape (..., N, K): N samples of K bits. The last two axes are reduced; leading axes are
+independent runs, and every hyperparameter may be a number or a tensor of their shape.
+Variances and standard deviations divide by N − 1.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+EPS = 1e-6
+
+Number = float | Tensor
+
+
+def prediction(logits: Tensor, bits: Tensor) -> Tensor:
+    """L_pred, eq. 3: binary cross-entropy of predicted logits (..., N, K) to target bits (..., N, K)."""
+    return F.binary_cross_entropy_with_logits(logits, bits, reduction="none").mean((-2, -1))
+
+
+def variance(probs: Tensor, gamma: Number) -> Tensor:
+    """L_var, eq. 4: how far each bit's standard deviation over the batch falls short of gamma."""
+    deviation = (probs.var(-2, correction=1) + EPS).sqrt()
+    return F.relu(_over_bits(gamma) - deviation).mean(-1)
+
+
+def correlation(probs: Tensor) -> Tensor:
+    """L_cor, eq. 5: mean absolute correlation of two distinct bits."""
+    samples, bits = probs.shape[-2:]
+    standard = standardize(probs)
+    matrix = standard.mT @ standard / (samples - 1)
+    distinct = matrix.abs().sum((-2, -1)) - matrix.diagonal(dim1=-2, dim2=-1).abs().sum(-1)
+    return distinct / (bits * (bits - 1))
+
+
+def coskewness(probs: Tensor, triplets: Tensor | None = None) -> Tensor:
+    """L_cos, eq. 6: mean absolute third cross-moment of three distinct bits.
+
+    ``triplets`` (T, 3), each of three distinct bits, restricts the mean to a sample of them.
+
+    With all triplets, the sum over distinct indices is the sum over all of them, less those where at least two
+    coincide: Σ|M_ijk| − 3 Σ|M_iij| + 2 Σ|M_iii|. No mask and no index gathering is needed.
+    """
+    samples, bits = probs.shape[-2:]
+    standard = standardize(probs)
+    if triplets is not None:
+        first, second, third = triplets.unbind(-1)
+        products = standard[..., first] * standard[..., second] * standard[..., third]
+        return products.mean(-2).abs().mean(-1)
+    pairs = (standard.unsqueeze(-1) * standard.unsqueeze(-2)).flatten(-2)
+    every = (pairs.mT @ standard).abs().sum((-2, -1))
+    two_equal = (standard.square().mT @ standard).abs().sum((-2, -1))
+    all_equal = standard.pow(3).sum(-2).abs().sum(-1)
+    distinct = every - 3 * two_equal + 2 * all_equal
+    return distinct / (samples * bits * (bits - 1) * (bits - 2))
+
+
+def locality(probs: Tensor, next_bits: Tensor, low: Number, high: Number) -> Tensor:
+    """L_loc, eq. 7 and 8: squared distance of the share of flipped bits from the window [low, high] / K."""
+    bits = probs.shape[-1]
+    change = (probs - next_bits).abs()
+    flipped = (change * (change > 0.5)).sum(-1) / (0.75 * bits)
+    middle = _over_bits((low + high) / (2 * bits))
+    half_width = _over_bits((high - low) / (2 * bits))
+    return F.relu((flipped - middle).abs() - half_width).square().mean(-1)
+
+
+def reconstruction(decoded: Tensor, images: Tensor) -> Tensor:
+    """L_rec: mean squared error of decoded to given images (..., N, C, H, W), or to vectors (N, D)."""
+    reduced = (-4, -3, -2, -1) if decoded.ndim >= 4 else (-2, -1)
+    return (decoded - images).square().mean(reduced)
+
+
+def kl(probs: Tensor) -> Tensor:
+    """L_KL: mean divergence of the bits' Bernoulli distributions from Bernoulli(0.5)."""
+    tiny = torch.finfo(probs.dtype).eps
+    p = probs.clamp(tiny, 1 - tiny)
+    return (p * (2 * p).log() + (1 - p) * (2 * (1 - p)).log()).mean((-2, -1))
+
+
+def bit_error(values: Tensor, bits: Tensor) -> Tensor:
+    """Mean squared error of two codes (..., N, K): DeepCubeAI's prediction terms."""
+    return (values - bits).square().mean((-2, -1))
+
+
+def standardize(probs: Tensor) -> Tensor:
+    """Eq. 2: each bit less its batch mean, over its standard deviation + ε; a constant bit becomes 0."""
+    centred = probs - probs.mean(-2, keepdim=True)
+    spread = probs.var(-2, correction=1, keepdim=True)
+    varies = spread > 0
+    # The root's slope at 0 is infinite: keep constant bits out of it, so that their gradient is 0, not NaN.
+    deviation = torch.where(varies, torch.where(varies, spread, 1.0).sqrt(), 0.0)
+    return centred / (deviation + EPS)
+
+
+def _over_bits(value: Number) -> Number:
+    """A hyperparameter with the runs' shape, made to broadcast against (..., K) or (..., N)."""
+    return value.unsqueeze(-1) if isinstance(value, Tensor) and value.ndim else value

@@ -1,0 +1,24 @@
+"""From probabilities to bits."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def threshold(probs: Tensor) -> Tensor:
+    """Hard bits b = 1(p ≥ 0.5), as numbers 0 and 1 of the same type; no gradient."""
+    return (probs >= 0.5).to(probs.dtype)
+
+
+def straight_through(probs: Tensor) -> Tensor:
+    """Hard bits going forward, the probabilities' gradient going back.
+
+    The added difference is exactly zero, so the values are exactly 0 and 1.
+    """
+    return threshold(probs) + (probs - probs.detach())
+
+
+def binary_concrete(logits: Tensor, logistic_noise: Tensor, temperature: float | Tensor) -> Tensor:
+    """Relaxed samples of bits: sigmoid((logits + noise) / temperature)."""
+    return torch.sigmoid((logits + logistic_noise) / temperature)

@@ -1,0 +1,64 @@
+"""Progress on the terminal, where there is one and rich is installed; otherwise silence."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Bar(Protocol):
+    def advance(self, steps: int = 1) -> None: ...
+    def describe(self, text: str) -> None: ...
+
+
+class _Silent:
+    def advance(self, steps: int = 1) -> None:
+        pass
+
+    def describe(self, text: str) -> None:
+        pass
+
+
+@contextmanager
+def bar(title: str, total: int, *, done: int = 0, show: bool | None = None) -> Iterator[Bar]:
+    """A progress bar on standard error. ``show=None`` shows it if standard error is a terminal."""
+    if show is None:
+        show = sys.stderr.isatty()
+    try:
+        from rich import progress
+        from rich.console import Console
+    except ImportError:
+        show = False
+    if not show:
+        yield _Silent()
+        return
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(bar_width=24),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(*columns, console=Console(stderr=True)) as display:
+        task = display.add_task(title, total=total, completed=done)
+
+        class _Rich:
+            def advance(self, steps: int = 1) -> None:
+                display.advance(task, steps)
+
+            def describe(self, text: str) -> None:
+                display.update(task, description=f"{title}  {text}")
+
+        yield _Rich()
+
+
+def track(items: Iterable[T], title: str, total: int, show: bool | None = None) -> Iterator[T]:
+    """The items, with a bar that moves on as they are taken."""
+    with bar(title, total, show=show) as shown:
+        for item in items:
+            yield item
+            shown.advance()

@@ -1,0 +1,186 @@
+"""Training schemes: what one minibatch does to the weights.
+
+Each scheme reads top to bottom: codes, losses, step, target update. They differ in what the predictor is fed:
+
+    soft              probabilities, gradient through them (the paper's "fully differentiable")
+    straight_through  hard bits, gradient as if they were probabilities
+    two_step          first the predictor alone on hard bits, then everything on probabilities (§3.3)
+    two_step_st       the same, the second step straight-through (§5.1)
+    joint             DeepCubeAI: both frames encoded with gradient, straight-through, no target encoder
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dwmr import losses
+from dwmr.config import Hyper
+from dwmr.data.batches import Batch
+from dwmr.nets.bits import binary_concrete, straight_through, threshold
+from dwmr.objectives import Codes, Objective
+from dwmr.world_model import WorldModel
+
+
+@dataclass(frozen=True)
+class Update:
+    """What an update reports, detached: the unweighted loss terms, and the bits before and after the action."""
+
+    terms: dict[str, Tensor]
+    bits: Tensor
+    next_bits: Tensor
+
+
+class Learner:
+    """Everything an update changes: the model, its target encoder, and the optimizers.
+
+    Encoder and decoder share one Adam, the predictor has another, so that a step of the predictor alone leaves the
+    rest untouched, its moments included. The learning rate is a tensor, set by whoever runs the schedule.
+    """
+
+    def __init__(self, model: WorldModel, objective: Objective, lr: Tensor, *, noisy_predictor: bool) -> None:
+        self.model, self.objective, self.noisy_predictor = model, objective, noisy_predictor
+        self.target = copy.deepcopy(model.encoder).requires_grad_(False).eval()
+        codes = [*model.encoder.parameters(), *(model.decoder.parameters() if model.decoder else ())]
+        self.codes_optimizer = torch.optim.Adam(codes, lr=lr, fused=True)
+        self.predictor_optimizer = torch.optim.Adam(model.predictor.parameters(), lr=lr, fused=True)
+
+    def probabilities(self, images: Tensor, hyper: Hyper) -> tuple[Tensor, Tensor]:
+        """Logits and bit probabilities by the online encoder."""
+        logits = self.model.encoder(images)
+        return logits, torch.sigmoid(logits / hyper.temperature)
+
+    @torch.no_grad()
+    def target_bits(self, next_images: Tensor) -> Tensor:
+        """Bits of the next images by the target encoder, on its running statistics."""
+        return threshold(torch.sigmoid(self.target(next_images)))
+
+    def noised(self, logits: Tensor, probs: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
+        """Binary Concrete samples where the objective asks for them, else the probabilities."""
+        if not self.objective.noise or batch.noise is None:
+            return probs
+        return binary_concrete(logits, hyper.noise * batch.noise, hyper.temperature)
+
+    def decode(self, codes: Tensor) -> Tensor | None:
+        return self.model.decoder(codes) if self.model.decoder is not None else None
+
+    def descend(self, loss: Tensor, *optimizers: torch.optim.Optimizer) -> None:
+        """One optimizer step on a loss; several runs' losses are summed, each reaches its own weights only."""
+        for optimizer in optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        loss.sum().backward()
+        for optimizer in optimizers:
+            optimizer.step()
+
+    @torch.no_grad()
+    def move_target(self, tau: float | Tensor) -> None:
+        """φ' ← τ φ' + (1 − τ) φ, after every optimizer step; buffers (running statistics) are copied."""
+        for slow, fast in zip(self.target.parameters(), self.model.encoder.parameters()):
+            slow.lerp_(fast, 1 - tau)
+        for slow, fast in zip(self.target.buffers(), self.model.encoder.buffers()):
+            slow.copy_(fast)
+
+
+Feed = Callable[[Tensor], Tensor]
+
+
+def _full_step(
+    learner: Learner,
+    batch: Batch,
+    hyper: Hyper,
+    logits: Tensor,
+    probs: Tensor,
+    next_bits: Tensor,
+    feed: Feed,
+) -> dict[str, Tensor]:
+    """Encoder, predictor and decoder together under the whole objective."""
+    noised = learner.noised(logits, probs, batch, hyper)
+    codes = Codes(
+        images=batch.images,
+        probs=probs,
+        next_bits=next_bits,
+        predicted=learner.model.predictor(feed(noised if learner.noisy_predictor else probs), batch.actions),
+        decoded=learner.decode(noised),
+        triplets=batch.triplets,
+    )
+    total, terms = learner.objective.evaluate(codes, hyper)
+    learner.descend(total, learner.codes_optimizer, learner.predictor_optimizer)
+    learner.move_target(hyper.tau)
+    return terms
+
+
+def _one_step(learner: Learner, batch: Batch, hyper: Hyper, feed: Feed) -> Update:
+    logits, probs = learner.probabilities(batch.images, hyper)
+    next_bits = learner.target_bits(batch.next_images)
+    terms = _full_step(learner, batch, hyper, logits, probs, next_bits, feed)
+    return _report(terms, probs, next_bits)
+
+
+def _two_steps(learner: Learner, batch: Batch, hyper: Hyper, feed: Feed) -> Update:
+    logits, probs = learner.probabilities(batch.images, hyper)
+    next_bits = learner.target_bits(batch.next_images)
+    predictor_step(learner, batch, hyper, threshold(probs.detach()), next_bits)
+    terms = _full_step(learner, batch, hyper, logits, probs, next_bits, feed)
+    return _report(terms, probs, next_bits)
+
+
+def predictor_step(learner: Learner, batch: Batch, hyper: Hyper, bits: Tensor, next_bits: Tensor) -> None:
+    """Step 1 of the two-step schemes: the predictor alone, from hard bits to hard bits."""
+    predicted = learner.model.predictor(bits, batch.actions)
+    learner.descend(losses.prediction(predicted, next_bits), learner.predictor_optimizer)
+    learner.move_target(hyper.tau)
+
+
+def soft(learner: Learner, batch: Batch, hyper: Hyper) -> Update:
+    return _one_step(learner, batch, hyper, feed=lambda probs: probs)
+
+
+def straight_through_scheme(learner: Learner, batch: Batch, hyper: Hyper) -> Update:
+    return _one_step(learner, batch, hyper, feed=straight_through)
+
+
+def two_step(learner: Learner, batch: Batch, hyper: Hyper) -> Update:
+    return _two_steps(learner, batch, hyper, feed=lambda probs: probs)
+
+
+def two_step_st(learner: Learner, batch: Batch, hyper: Hyper) -> Update:
+    return _two_steps(learner, batch, hyper, feed=straight_through)
+
+
+def joint(learner: Learner, batch: Batch, hyper: Hyper) -> Update:
+    _, probs = learner.probabilities(batch.images, hyper)
+    _, next_probs = learner.probabilities(batch.next_images, hyper)
+    next_bits = threshold(next_probs.detach())
+    codes = Codes(
+        images=batch.images,
+        probs=probs,
+        next_bits=next_bits,
+        predicted=learner.model.predictor(straight_through(probs), batch.actions),
+        decoded=learner.decode(probs),
+        triplets=batch.triplets,
+        next_images=batch.next_images,
+        next_probs=next_probs,
+        next_decoded=learner.decode(next_probs),
+    )
+    total, terms = learner.objective.evaluate(codes, hyper)
+    learner.descend(total, learner.codes_optimizer, learner.predictor_optimizer)
+    return _report(terms, probs, next_bits)
+
+
+def _report(terms: dict[str, Tensor], probs: Tensor, next_bits: Tensor) -> Update:
+    return Update({name: term.detach() for name, term in terms.items()}, threshold(probs.detach()), next_bits)
+
+
+Scheme = Callable[[Learner, Batch, Hyper], Update]
+
+SCHEMES: dict[str, Scheme] = {
+    "soft": soft,
+    "straight_through": straight_through_scheme,
+    "two_step": two_step,
+    "two_step_st": two_step_st,
+    "joint": joint,
+}
