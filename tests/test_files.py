@@ -53,9 +53,7 @@ def test_what_is_no_json_changes_nothing(tmp_path):
 def test_a_full_disk_keeps_the_old_file(tmp_path, full_disk):
     path = tmp_path / "a.txt"
     path.write_text("old")
-    with pytest.raises(
-        OSError, match=r"could not write .*a\.txt: No space left.*nothing was changed"
-    ) as raised:
+    with pytest.raises(OSError, match=r"could not write .*a\.txt: No space left.*nothing was changed") as raised:
         atomic_write_text(path, "new")
     assert raised.value.errno == errno.ENOSPC
     assert path.read_text() == "old"

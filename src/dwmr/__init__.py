@@ -1,9 +1,9 @@
 """Boolean world models learned from images and discrete actions.
 
-    t = dwmr.load_transitions("data/train")
-    run = dwmr.train(dwmr.preset("iceslider/dwmr"), train=t, out="runs/a")
-    wm = dwmr.WorldModel.load("runs/a")
-    bits = wm.encode(images)
+t = dwmr.load_transitions("data/train")
+run = dwmr.train(dwmr.preset("iceslider/dwmr"), train=t, out="runs/a")
+wm = dwmr.WorldModel.load("runs/a")
+bits = wm.encode(images)
 """
 
 __version__ = "0.1.0"

@@ -120,9 +120,7 @@ def restore(folder: str | Path, learner: Learner) -> int:
 def load_model(folder: str | Path, device: str = "auto", **modules: nn.Module) -> WorldModel:
     """The world model of a run folder, in evaluation mode."""
     info = read_info(folder)
-    model = build_model(
-        info.config, info.image_shape, info.n_actions, decoder=info.decoder, modules=modules
-    )
+    model = build_model(info.config, info.image_shape, info.n_actions, decoder=info.decoder, modules=modules)
     tensors, _ = _read_tensors(folder)
     _load_into(model, _part(tensors, "model."), folder)
     return model.to(resolve_device(device)).eval()

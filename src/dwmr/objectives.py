@@ -69,14 +69,12 @@ class Objective:
         """The same family with one more term."""
         if name in self.terms:
             raise InputError(f"there is a loss term {name!r} already")
-        return dataclasses.replace(
-            self, terms={**self.terms, name: term}, weights={**self.weights, name: weight}
-        )
+        return dataclasses.replace(self, terms={**self.terms, name: term}, weights={**self.weights, name: weight})
 
     def evaluate(self, codes: Codes, hyper: Hyper) -> tuple[Tensor, dict[str, Tensor]]:
         """The weighted sum, and each term unweighted."""
         terms = {name: term(codes, hyper) for name, term in self.terms.items()}
-        weights = {name: self.weights.get(name, getattr(hyper, name, None)) for name in terms}
+        weights = {name: self.weights[name] if name in self.weights else getattr(hyper, name) for name in terms}
         total = torch.stack([weights[name] * value for name, value in terms.items()]).sum(0)
         return total, terms
 
@@ -124,9 +122,7 @@ _DWMR: dict[str, Term] = {
 
 OBJECTIVES: dict[str, Objective] = {
     "ae": Objective({"pred": _prediction, "rec": _reconstruction}, decoder=True),
-    "beta-vae": Objective(
-        {"pred": _prediction, "rec": _reconstruction, "kl": _kl}, decoder=True, noise=True
-    ),
+    "beta-vae": Objective({"pred": _prediction, "rec": _reconstruction, "kl": _kl}, decoder=True, noise=True),
     "deepcubeai": Objective(
         {"pred": _symmetric_prediction, "rec": _both_reconstructions}, decoder=True, scheme="joint"
     ),

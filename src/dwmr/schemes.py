@@ -79,10 +79,11 @@ class Learner:
     @torch.no_grad()
     def move_target(self, tau: float | Tensor) -> None:
         """φ' ← τ φ' + (1 − τ) φ, after every optimizer step; buffers (running statistics) are copied."""
-        for slow, fast in zip(self.target.parameters(), self.model.encoder.parameters()):
+        encoder = self.model.encoder
+        for slow, fast in zip(self.target.parameters(), encoder.parameters()):
             slow.lerp_(fast, 1 - tau)
-        for slow, fast in zip(self.target.buffers(), self.model.encoder.buffers()):
-            slow.copy_(fast)
+        for kept, current in zip(self.target.buffers(), encoder.buffers()):
+            kept.copy_(current)
 
 
 Feed = Callable[[Tensor], Tensor]

@@ -82,9 +82,7 @@ def train(
     config = _with_own_parts(config, own, train)
     _check_data(config, train, val)
 
-    model = build_model(
-        config, train.image_shape, train.n_actions, decoder=family.decoder, seed=seed, modules=own
-    )
+    model = build_model(config, train.image_shape, train.n_actions, decoder=family.decoder, seed=seed, modules=own)
     if config.standardize:
         mean, std = image_statistics(train.obs)
         model.mean.copy_(mean)
@@ -103,7 +101,8 @@ def train(
         versions={"dwmr": dwmr.__version__, "torch": torch.__version__, "numpy": np.__version__},
     )
     folder = None if out is None else Path(out)
-    done, metrics = 0, []
+    done = 0
+    metrics: list[dict[str, Any]] = []
     if folder is not None:
         done, metrics = _open_folder(folder, info, learner, resume)
 
@@ -165,9 +164,7 @@ def _run_epoch(
     ones = torch.zeros(model.bits, device=loader.device)
     flips = torch.zeros((), device=loader.device)
     for update, (images, actions, next_images, noise, triplets) in enumerate(loader.raw_batches(plan)):
-        batch = Batch(
-            model.normalize(images), model.one_hot(actions), model.normalize(next_images), noise, triplets
-        )
+        batch = Batch(model.normalize(images), model.one_hot(actions), model.normalize(next_images), noise, triplets)
         result = scheme(learner, batch, hyper)
         terms[update] = torch.stack([result.terms[name] for name in names])
         ones += result.bits.mean(0)
@@ -177,7 +174,7 @@ def _run_epoch(
     rates = ones / len(plan)
     dead = ((rates < DEAD_MARGIN) | (rates > 1 - DEAD_MARGIN)).sum()
     return {
-        "terms": {name: value for name, value in zip(names, terms.double().mean(0).tolist())},
+        "terms": dict(zip(names, terms.double().mean(0).tolist())),
         "bits": {"dead": int(dead), "ones": float(rates.mean()), "flips": float(flips / len(plan))},
     }
 
@@ -231,9 +228,7 @@ def _check_data(config: Config, train: Transitions, val: Transitions | None) -> 
         )
 
 
-def _open_folder(
-    folder: Path, info: RunInfo, learner: Learner, resume: bool
-) -> tuple[int, list[dict[str, Any]]]:
+def _open_folder(folder: Path, info: RunInfo, learner: Learner, resume: bool) -> tuple[int, list[dict[str, Any]]]:
     """Make the run folder, or take up what is in it: epochs done and their records."""
     if not folder.exists():
         with atomic_folder(folder) as fresh:

@@ -99,9 +99,9 @@ class Transitions:
         if path.suffix == ".npz":
             if path.exists():
                 raise FileExistsError(f"{path} exists already; nothing was written")
-            known = {name: np.asarray(value) for name, value in values.items() if value is not None}
+            known: dict[str, Any] = {name: np.asarray(value) for name, value in values.items() if value is not None}
             buffer = io.BytesIO()
-            np.savez(buffer, **self._arrays(), **known)
+            np.savez(buffer, **(known | self._arrays()))
             atomic_write_bytes(path, buffer.getvalue())
         else:
             store.save(path, "transitions", store.Stored(self._arrays(), values, dict(self.about)))
@@ -134,9 +134,7 @@ class Rollouts:
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizons", tuple(int(h) for h in self.horizons))
         if self.obs.ndim != 5 or self.obs.dtype != np.uint8:
-            raise InputError(
-                f"obs must be uint8 (E, F, C, H, W), got {self.obs.dtype} with {self.obs.ndim} axes"
-            )
+            raise InputError(f"obs must be uint8 (E, F, C, H, W), got {self.obs.dtype} with {self.obs.ndim} axes")
         episodes, frames = self.obs.shape[:2]
         if self.actions.ndim != 2 or len(self.actions) != episodes:
             raise InputError(f"actions has shape {self.actions.shape}, expected ({episodes}, T)")
@@ -145,9 +143,7 @@ class Rollouts:
         if len(self.horizons) != frames or not rising or self.horizons[0] != 0:
             raise InputError(f"horizons must be {frames} rising step counts from 0, got {self.horizons}")
         if self.horizons[-1] > self.actions.shape[1]:
-            raise InputError(
-                f"the last horizon {self.horizons[-1]} is past the {self.actions.shape[1]} actions"
-            )
+            raise InputError(f"the last horizon {self.horizons[-1]} is past the {self.actions.shape[1]} actions")
         if self.length.shape != (episodes,):
             raise InputError(f"length has shape {self.length.shape}, expected ({episodes},)")
         if self.state is not None:
@@ -204,7 +200,8 @@ def load_transitions(path: str | Path) -> Transitions:
 def load_rollouts(path: str | Path) -> Rollouts:
     stored = store.load(path, "rollouts")
     try:
-        return Rollouts(**stored.arrays, **stored.values, about=stored.about)
+        parts: dict[str, Any] = {**stored.arrays, **stored.values, "about": stored.about}
+        return Rollouts(**parts)
     except TypeError as error:
         raise InputError(f"{path}: {error}") from error
 
@@ -230,9 +227,7 @@ def _make_transitions(path: Path, parts: dict[str, Any]) -> Transitions:
         raise InputError(f"{path} lacks {', '.join(sorted(missing))}")
     extra = set(parts) - known
     if extra:
-        raise InputError(
-            f"{path} holds unknown arrays {', '.join(sorted(extra))}; known: {', '.join(sorted(known))}"
-        )
+        raise InputError(f"{path} holds unknown arrays {', '.join(sorted(extra))}; known: {', '.join(sorted(known))}")
     try:
         return Transitions(**parts)
     except InputError as error:

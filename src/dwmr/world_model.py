@@ -143,9 +143,7 @@ class WorldModel(nn.Module):
         kind = str(images.dtype).removeprefix("torch.")
         if kind != "uint8" or tuple(images.shape[1:]) != tuple(self.image_shape) or len(images) == 0:
             shape = ", ".join(map(str, self.image_shape))
-            raise InputError(
-                f"expected uint8 images of shape (N, {shape}), got {kind} of shape {tuple(images.shape)}"
-            )
+            raise InputError(f"expected uint8 images of shape (N, {shape}), got {kind} of shape {tuple(images.shape)}")
 
     def _check_codes(self, bits: Array, actions: Array, action_axes: int) -> tuple[Tensor, Tensor]:
         bits, actions = torch.as_tensor(bits), torch.as_tensor(actions)

@@ -209,9 +209,7 @@ def test_damaged_idx_files_are_named(data, message):
         parse_idx(data, "labels.gz")
 
 
-@pytest.mark.parametrize(
-    ("source", "split"), [("mnits", "train"), ("sklearn", "valid"), ("/no/such", "test")]
-)
+@pytest.mark.parametrize(("source", "split"), [("mnits", "train"), ("sklearn", "valid"), ("/no/such", "test")])
 def test_unknown_names(source, split):
     with pytest.raises(InputError, match="unknown"):
         load_digits(source, split)
@@ -229,9 +227,7 @@ def test_a_malicious_pickle_is_refused(tmp_path, monkeypatch):
     assert not Path("owned").exists()
 
 
-@pytest.mark.parametrize(
-    "name", ["builtins\neval", "numpy\nload", "numpy.core.multiarray\nscalar", "os\nsystem"]
-)
+@pytest.mark.parametrize("name", ["builtins\neval", "numpy\nload", "numpy.core.multiarray\nscalar", "os\nsystem"])
 def test_only_arrays_are_unpickled(name):
     with pytest.raises(pickle.UnpicklingError, match="refused"):
         unpickle_arrays(io.BytesIO(f"c{name}\n.".encode()))

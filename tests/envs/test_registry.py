@@ -153,10 +153,10 @@ def test_wrong_options_are_refused(name):
     with pytest.raises(ValueError, match="std must lie between"):
         make(name, noise=-1.0)
     with pytest.raises(ValueError, match="rgb_array"):
-        dwmr_env(name, render_mode="human")
+        bare_env(name, render_mode="human")
 
 
-def dwmr_env(name, **options):
+def bare_env(name, **options):
     """The environment without what gymnasium.make checks itself."""
     from dwmr.envs.puzzle_env import PuzzleEnv
 
@@ -184,7 +184,8 @@ def test_solving_the_sliding_tiles_is_rewarded():
 def test_the_rules_work_without_gymnasium():
     code = (
         "import sys; sys.modules['gymnasium'] = None\n"
-        "import dwmr.envs, dwmr.envs.sliding_tiles, dwmr.envs.ice_slider, dwmr.envs.digit_jump, dwmr.envs.noise\n"
+        "import dwmr.envs\n"
+        "from dwmr.envs import digit_jump, ice_slider, noise, sliding_tiles\n"
         "assert 'dwmr.envs.puzzle_env' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -20,9 +20,7 @@ actions = st.integers(0, 4)
 
 def flat_digits() -> Digits:
     """Digit d has d + 1 pictures; every pixel of picture i is 10·d + i, so drawings can be read back."""
-    by_label = tuple(
-        np.stack([np.full((28, 28), 10 * d + i, np.uint8) for i in range(d + 1)]) for d in range(10)
-    )
+    by_label = tuple(np.stack([np.full((28, 28), 10 * d + i, np.uint8) for i in range(d + 1)]) for d in range(10))
     return Digits(by_label, "test")
 
 
@@ -190,9 +188,9 @@ def test_tiles_from_ten_on_show_two_digits_side_by_side():
     halved = np.arange(1, 56, 4)  # means of 0 and 2, of 4 and 6, …
     assert np.array_equal(image[1:29, 1:15], np.tile(halved + 100, (28, 1)))
     assert np.array_equal(image[1:29, 15:29], np.tile(halved, (28, 1)))
-    nine = image[59:87, 30:58]  # third row, second column
+    five = image[59:87, 30:58]  # third row, second column
     assert board[2, 1] == 5
-    assert np.array_equal(nine, ramp + 100)
+    assert np.array_equal(five, ramp + 100)
 
 
 def test_drawing_does_not_depend_on_the_chunks(monkeypatch):

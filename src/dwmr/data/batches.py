@@ -75,9 +75,7 @@ class Loader:
         self.obs, self.next_obs = transitions.obs, transitions.next_obs
         self.actions = torch.from_numpy(np.array(transitions.actions, dtype=np.int64)).to(device)
         if device.type != "cpu":
-            self.resident = [
-                torch.from_numpy(np.array(images)).to(device) for images in (self.obs, self.next_obs)
-            ]
+            self.resident = [torch.from_numpy(np.array(images)).to(device) for images in (self.obs, self.next_obs)]
 
     def __len__(self) -> int:
         return len(self.actions)

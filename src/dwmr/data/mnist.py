@@ -124,9 +124,7 @@ def parse_idx(data: bytes, name: str) -> np.ndarray:
         except (OSError, EOFError, zlib.error) as error:
             raise InputError(f"{name}: damaged gzip file ({error})") from error
     if len(data) < 4 or data[:3] != b"\x00\x00\x08" or data[3] == 0:
-        raise InputError(
-            f"{name}: not an IDX file of bytes; it starts with 0x{data[:4].hex()}, not 0x000008.."
-        )
+        raise InputError(f"{name}: not an IDX file of bytes; it starts with 0x{data[:4].hex()}, not 0x000008..")
     start = 4 + 4 * data[3]
     if len(data) < start:
         raise InputError(f"{name}: truncated IDX file; its header needs {start} bytes, it has {len(data)}")
@@ -256,8 +254,6 @@ def _check_digits(images: np.ndarray, labels: np.ndarray, image_path: Path, labe
     if images.ndim != 3 or images.shape[1:] != (SIDE, SIDE):
         raise InputError(f"{image_path}: expected images of shape (N, {SIDE}, {SIDE}), got {images.shape}")
     if labels.shape != images.shape[:1]:
-        raise InputError(
-            f"{label_path}: expected {len(images)} labels, one an image, got shape {labels.shape}"
-        )
+        raise InputError(f"{label_path}: expected {len(images)} labels, one an image, got shape {labels.shape}")
     if labels.max(initial=0) > 9:
         raise InputError(f"{label_path}: expected labels 0 to 9, got {labels.max()}")

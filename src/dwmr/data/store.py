@@ -45,8 +45,7 @@ def save(path: str | Path, kind: str, stored: Stored) -> None:
         "values": stored.values,
         "about": stored.about,
         "arrays": {
-            name: {"shape": list(array.shape), "dtype": array.dtype.str}
-            for name, array in stored.arrays.items()
+            name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in stored.arrays.items()
         },
     }
     with atomic_folder(path) as folder:

@@ -11,9 +11,7 @@ import importlib.util
 def _register(name: str, puzzle: str) -> None:
     import gymnasium
 
-    gymnasium.register(
-        f"dwmr/{name}", entry_point="dwmr.envs.puzzle_env:PuzzleEnv", kwargs={"puzzle": puzzle}
-    )
+    gymnasium.register(f"dwmr/{name}", entry_point="dwmr.envs.puzzle_env:PuzzleEnv", kwargs={"puzzle": puzzle})
 
 
 if importlib.util.find_spec("gymnasium") is not None:

@@ -64,9 +64,7 @@ def make_level(seed: int, min_solution: int = 1, easy: bool = False) -> Level:
             continue
         if easy or _has_trap(table, cell_of(start), cell_of(goal)):
             return Level(tuple(rocks), start, goal)
-    raise ValueError(
-        f"no level with a solution longer than {min_solution} moves in {MAX_TRIES:,} tries (seed {seed})"
-    )
+    raise ValueError(f"no level with a solution longer than {min_solution} moves in {MAX_TRIES:,} tries (seed {seed})")
 
 
 def solve(level: Level) -> tuple[int, ...]:

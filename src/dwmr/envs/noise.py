@@ -12,9 +12,7 @@ from dwmr.seeding import words
 MAX_STD = 10.0
 
 _LEVELS = 1 << 16
-_CHUNK = (
-    1 << 18
-)  # pixels, so that the steps of the loop stay in the cache; a multiple of the 4 that share a word
+_CHUNK = 1 << 18  # pixels, so that the steps of the loop stay in the cache; a multiple of the 4 that share a word
 
 
 def add_noise(images: np.ndarray, generator: np.random.Generator, std: float = 0.5) -> np.ndarray:

@@ -45,7 +45,7 @@ def step_batch(boards: np.ndarray, actions: np.ndarray) -> np.ndarray:
     if outside.any():
         raise ValueError(f"actions must lie between 0 and {NOOP}, got {actions[outside][0]}")
     n, rows, cols = boards.shape
-    after = boards.reshape(n, -1).copy()
+    after = boards.reshape(n, rows * cols).copy()
     frames = np.arange(n)
     blanks = np.argmin(after, axis=1)
     ends = _blank_moves(rows, cols)[blanks, actions]
@@ -69,9 +69,7 @@ def solvable(board: np.ndarray, goal: np.ndarray) -> bool:
     """
     for name, given in (("board", board), ("goal", goal)):
         if given.shape != goal.shape or not np.array_equal(np.sort(given, axis=None), np.arange(goal.size)):
-            raise ValueError(
-                f"{name} must hold 0 to {goal.size - 1} once each, shape {goal.shape}; got {given}"
-            )
+            raise ValueError(f"{name} must hold 0 to {goal.size - 1} once each, shape {goal.shape}; got {given}")
     order = np.argsort(goal, axis=None)[board.reshape(-1)]
     swaps = np.triu(order[:, None] > order).sum()
     distance = np.abs(np.argwhere(board == 0) - np.argwhere(goal == 0)).sum()
@@ -89,9 +87,7 @@ def random_board(generator: np.random.Generator, rows: int, cols: int) -> np.nda
     return board.reshape(rows, cols)
 
 
-def random_walk(
-    generator: np.random.Generator, board: np.ndarray, steps: int
-) -> tuple[np.ndarray, np.ndarray]:
+def random_walk(generator: np.random.Generator, board: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Boards uint8 (steps + 1, rows, cols) and actions int64 (steps,) of a walk, uniform over valid moves."""
     rows, cols = board.shape
     choices = []
@@ -187,9 +183,7 @@ def _training_digits(source: str) -> Digits:
     return load_digits(source, split="train")
 
 
-def _draw_chunk(
-    boards: np.ndarray, digits: Digits, generator: np.random.Generator, images: np.ndarray
-) -> None:
+def _draw_chunk(boards: np.ndarray, digits: Digits, generator: np.random.Generator, images: np.ndarray) -> None:
     """Draw boards (n, rows, cols) into black images (n, H, W)."""
     rows, cols = boards.shape[1:]
     places = 1 if rows * cols <= 10 else 2  # decimal places of the largest label
@@ -206,9 +200,7 @@ def _draw_chunk(
                 digits.by_label[label // 10**place % 10][picks[frames, row, col, place]]
                 for place in range(1 if label < 10 else 2)
             ]
-            tile = (
-                pictures[0] if label < 10 else np.concatenate([_half(p) for p in reversed(pictures)], axis=-1)
-            )
+            tile = pictures[0] if label < 10 else np.concatenate([_half(p) for p in reversed(pictures)], axis=-1)
             images[frames, top : top + TILE, left : left + TILE] = tile
 
 

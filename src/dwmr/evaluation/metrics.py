@@ -9,9 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 
-def confusion(
-    true: np.ndarray, read: np.ndarray, n_classes: int, counted: np.ndarray | None = None
-) -> np.ndarray:
+def confusion(true: np.ndarray, read: np.ndarray, n_classes: int, counted: np.ndarray | None = None) -> np.ndarray:
     """How often each true label (axis 1) was read as each label (axis 2) in each cell: int64 (cells, C, C).
 
     ``counted`` (N, cells) restricts the count to where it is true.
@@ -40,9 +38,7 @@ def macro_f1(counts: np.ndarray, labels: str) -> float:
     return 100 * float(by_cell.mean())
 
 
-def board_scores(
-    true: np.ndarray, read: np.ndarray, n_classes: int, changed: np.ndarray
-) -> dict[str, float | None]:
+def board_scores(true: np.ndarray, read: np.ndarray, n_classes: int, changed: np.ndarray) -> dict[str, float | None]:
     """Every score of readings ``read`` of boards ``true``, both (N, cells).
 
     ``changed`` (N, cells) marks the cells that the action changes; ``changed_cells_f1`` (over the true labels)
@@ -55,7 +51,5 @@ def board_scores(
         "f1_true_labels": macro_f1(counts, "true"),
         "accuracy": 100 * float(right.mean()),
         "board_accuracy": 100 * float(right.all(1).mean()),
-        "changed_cells_f1": macro_f1(confusion(true, read, n_classes, changed), "true")
-        if changed.any()
-        else None,
+        "changed_cells_f1": macro_f1(confusion(true, read, n_classes, changed), "true") if changed.any() else None,
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import torch
 
@@ -20,7 +22,7 @@ def rollout_scores(
     actions = torch.from_numpy(np.array(rollouts.actions, dtype=np.int64)).to(model.device)
     scores: dict[str, dict[str, float]] = {}
     steps = [h for h in rollouts.horizons if h <= horizon]
-    for frame, (before, now) in enumerate(zip(steps, steps[1:]), start=1):
+    for frame, (before, now) in enumerate(pairwise(steps), start=1):
         bits = model.imagine(bits, actions[:, before:now])[:, -1]
         lasting = np.flatnonzero(rollouts.length >= now)
         if not len(lasting):

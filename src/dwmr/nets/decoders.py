@@ -70,9 +70,7 @@ class PatchDecoder(nn.Module):
 def generic_decoder(image_shape: ImageShape, bits: int) -> ConvDecoder:
     poolings = generic_poolings(image_shape)
     channels = (16, *reversed(GENERIC_CHANNELS[: poolings + 1]))
-    return ConvDecoder(
-        image_shape, bits, channels=channels, poolings=poolings, hidden=128, groups_per_channel=False
-    )
+    return ConvDecoder(image_shape, bits, channels=channels, poolings=poolings, hidden=128, groups_per_channel=False)
 
 
 DECODERS: dict[str, Callable[[ImageShape, int], nn.Module]] = {

@@ -97,9 +97,7 @@ def generic_encoder(image_shape: ImageShape, bits: int) -> ConvEncoder:
     colour, which a group per channel would remove, stay visible."""
     poolings = generic_poolings(image_shape)
     channels = (*GENERIC_CHANNELS[: poolings + 1], 16)
-    return ConvEncoder(
-        image_shape, bits, channels=channels, poolings=poolings, hidden=128, groups_per_channel=False
-    )
+    return ConvEncoder(image_shape, bits, channels=channels, poolings=poolings, hidden=128, groups_per_channel=False)
 
 
 ENCODERS: dict[str, Callable[[ImageShape, int], nn.Module]] = {
