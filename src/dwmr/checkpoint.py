@@ -93,7 +93,8 @@ def save_checkpoint(folder: str | Path, learner: Learner, epoch: int) -> None:
     for label, optimizer in _optimizers(learner).items():
         for index, state in optimizer.state_dict()["state"].items():
             tensors |= {f"{label}.{index}.{name}": value for name, value in state.items()}
-    on_cpu = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    # Copies, because safetensors refuses tensors that share memory, as tied weights do.
+    on_cpu = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
     atomic_write_bytes(Path(folder) / CHECKPOINT, to_safetensors(on_cpu, {"epoch": str(epoch)}))
 
 

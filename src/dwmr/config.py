@@ -171,7 +171,7 @@ def _as_type(name: str, value: Any, default: Any) -> Any:
         return value
     try:
         number = kind(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = None
     if number is None or isinstance(value, bool) or (not isinstance(value, str) and number != value):
         wanted = "a whole number" if kind is int else "a number"

@@ -56,9 +56,11 @@ BENCHMARKS: dict[str, dict[str, Any]] = {
 }
 
 PRESETS: dict[str, Config] = {
-    f"{benchmark}/{model}": Config().replace(benchmark=benchmark, model=model, **values)
+    f"{benchmark}/{model}": Config().replace(
+        benchmark=benchmark, model=model, **({"scheme": objective.scheme} if objective.scheme else {}), **values
+    )
     for benchmark, values in BENCHMARKS.items()
-    for model in OBJECTIVES
+    for model, objective in OBJECTIVES.items()
 }
 
 

@@ -63,7 +63,7 @@ class Learner:
         """Binary Concrete samples where the objective asks for them, else the probabilities."""
         if not self.objective.noise or batch.noise is None:
             return probs
-        return binary_concrete(logits, hyper.noise * batch.noise, hyper.temperature)
+        return binary_concrete(logits, batch.noise, hyper.noise, hyper.temperature)
 
     def decode(self, codes: Tensor) -> Tensor | None:
         return self.model.decoder(codes) if self.model.decoder is not None else None

@@ -49,14 +49,18 @@ class Transitions:
             raise InputError(f"obs has shape {self.obs.shape} but next_obs {self.next_obs.shape}")
         count = len(self.obs)
         _check_actions(self.actions, (count,), self.n_actions)
+        object.__setattr__(self, "n_actions", int(self.n_actions))
         if (self.state is None) != (self.next_state is None):
             raise InputError("state and next_state must be given together")
         if self.state is not None and self.next_state is not None:
             if self.n_classes is None:
+                _check_integers("state", self.state)
+                _check_integers("next_state", self.next_state)
                 highest = max(int(self.state.max(initial=0)), int(self.next_state.max(initial=0)))
                 object.__setattr__(self, "n_classes", highest + 1)
             _check_states("state", self.state, (count,), self.n_classes)
             _check_states("next_state", self.next_state, (count,), self.n_classes)
+            object.__setattr__(self, "n_classes", _check_count("n_classes", self.n_classes))
             if self.state.shape != self.next_state.shape:
                 raise InputError(f"state has shape {self.state.shape} but next_state {self.next_state.shape}")
         if self.episode is not None:
@@ -80,6 +84,8 @@ class Transitions:
         """A run of consecutive transitions (a view, no copy)."""
         if not isinstance(index, slice):
             raise TypeError(f"transitions are indexed by slices, got {type(index).__name__}")
+        if index.step not in (None, 1):
+            raise InputError(f"a slice of transitions must be consecutive, got a step of {index.step}")
         arrays = {name: array[index] for name, array in self._arrays().items()}
         return Transitions(**arrays, n_actions=self.n_actions, n_classes=self.n_classes, about=self.about)
 
@@ -181,8 +187,10 @@ def load_transitions(path: str | Path) -> Transitions:
         if not path.is_file():
             raise InputError(f"{path} does not exist")
         arrays = store.load_npz(path)
-        if "n_actions" not in arrays and "actions" in arrays and arrays["actions"].size:
-            arrays["n_actions"] = np.asarray(int(arrays["actions"].max()) + 1)
+        actions = arrays.get("actions")
+        if "n_actions" not in arrays and actions is not None and actions.size:
+            _check_integers(f"{path}: actions", actions)
+            arrays["n_actions"] = np.asarray(int(actions.max()) + 1)
         values: dict[str, Any] = {}
         for name in ("n_actions", "n_classes"):
             if name in arrays:
@@ -250,12 +258,19 @@ def _check_integers(name: str, values: np.ndarray) -> None:
         raise InputError(f"{name} must be integers, got {values.dtype}")
 
 
+def _check_count(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InputError(f"{name} must be a positive integer, got {value!r}")
+    return int(value)
+
+
 def _check_actions(actions: np.ndarray, shape: tuple[int, ...], n_actions: int) -> None:
     _check_integers("actions", actions)
     if actions.shape != shape:
         raise InputError(f"actions has shape {actions.shape}, expected {shape}")
-    if isinstance(n_actions, bool) or not isinstance(n_actions, int | np.integer) or n_actions < 1:
-        raise InputError(f"n_actions must be a positive integer, got {n_actions!r}")
+    _check_count("n_actions", n_actions)
+    if not actions.size:
+        raise InputError(f"actions is empty: its shape is {actions.shape}")
     low, high = int(actions.min()), int(actions.max())
     if low < 0 or high >= n_actions:
         raise InputError(f"actions must lie in [0, {n_actions}), got values from {low} to {high}")
@@ -266,8 +281,7 @@ def _check_states(name: str, states: np.ndarray, lead: tuple[int, ...], n_classe
     cell_axes = states.ndim - len(lead)
     if states.shape[: len(lead)] != lead or cell_axes not in (1, 2) or 0 in states.shape:
         raise InputError(f"{name} has shape {states.shape}, expected {(*lead, 'rows', 'cols')}")
-    if n_classes is None or n_classes < 1:
-        raise InputError(f"n_classes must be a positive integer, got {n_classes!r}")
+    n_classes = _check_count("n_classes", n_classes)
     low, high = int(states.min()), int(states.max())
     if low < 0 or high >= n_classes:
         raise InputError(f"{name} must lie in [0, {n_classes}), got values from {low} to {high}")

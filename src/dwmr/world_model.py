@@ -110,7 +110,7 @@ class WorldModel(nn.Module):
             return (pixels.clamp(0, 1) * 255).round().to(torch.uint8)
 
         with self._evaluating():
-            return self._chunked(paint, batch, torch.as_tensor(bits))
+            return self._chunked(paint, batch, self._check_bits(bits))
 
     def _next_bits(self, bits: Tensor, actions: Tensor) -> Tensor:
         logits = self.predictor(bits.to(torch.float32), self.one_hot(actions))
@@ -145,15 +145,20 @@ class WorldModel(nn.Module):
             shape = ", ".join(map(str, self.image_shape))
             raise InputError(f"expected uint8 images of shape (N, {shape}), got {kind} of shape {tuple(images.shape)}")
 
-    def _check_codes(self, bits: Array, actions: Array, action_axes: int) -> tuple[Tensor, Tensor]:
-        bits, actions = torch.as_tensor(bits), torch.as_tensor(actions)
+    def _check_bits(self, bits: Array) -> Tensor:
+        bits = _as_tensor(bits)
         if bits.ndim != 2 or bits.shape[1] != self.bits or len(bits) == 0:
             raise InputError(f"expected codes of shape (N, {self.bits}), got {tuple(bits.shape)}")
         if bits.dtype != torch.bool:
             if not bool(((bits == 0) | (bits == 1)).all()):
                 raise InputError("codes must be Boolean, or numbers 0 and 1")
             bits = bits.bool()
-        if actions.ndim != action_axes or len(actions) != len(bits) or actions.is_floating_point():
+        return bits
+
+    def _check_codes(self, bits: Array, actions: Array, action_axes: int) -> tuple[Tensor, Tensor]:
+        bits, actions = self._check_bits(bits), _as_tensor(actions)
+        whole = not actions.is_floating_point() and actions.dtype != torch.bool
+        if actions.ndim != action_axes or len(actions) != len(bits) or not whole:
             wanted = "(N,)" if action_axes == 1 else "(N, T)"
             raise InputError(
                 f"expected integer actions of shape {wanted} with N = {len(bits)}, "
@@ -161,6 +166,7 @@ class WorldModel(nn.Module):
             )
         if actions.numel() == 0:
             raise InputError("no actions were given")
+        actions = actions.long()
         low, high = int(actions.min()), int(actions.max())
         if low < 0 or high >= self.n_actions:
             raise InputError(f"actions must lie in [0, {self.n_actions}), got values from {low} to {high}")
@@ -179,11 +185,13 @@ def resolve_device(name: str) -> torch.device:
     return device
 
 
+def _as_tensor(array: Array) -> Tensor:
+    # A memory map is read-only, which torch does not know; a copy is contiguous, writable and off the disk.
+    return array if isinstance(array, Tensor) else torch.from_numpy(np.array(array))
+
+
 def _to_device(array: Array, device: torch.device) -> Tensor:
-    if isinstance(array, np.ndarray):
-        # A memory map is read-only; a copy is contiguous, writable and off the disk.
-        array = torch.from_numpy(np.array(array))
-    return array.to(device)
+    return _as_tensor(array).to(device)
 
 
 def image_statistics(images: np.ndarray) -> tuple[Tensor, Tensor]:

@@ -30,7 +30,7 @@ class EpochPlan:
     """All that is random in an epoch of U updates.
 
     order     int64 (U, B): which transitions make up each minibatch
-    noise     float32 (U, B, K): standard logistic noise, for the variational models
+    noise     float32 (U, B, K) in the open interval (0, 1): uniform, for the samples of the variational models
     triplets  int64 (U, T, 3): sampled triplets of distinct bits, where the coskewness is sampled
     """
 
@@ -49,9 +49,14 @@ def plan_epoch(
     dropped."""
     updates = count // batch_size
     order = shuffled(rng(seed, "order", epoch), count)[: updates * batch_size].reshape(updates, batch_size)
-    draws = rng(seed, "noise", epoch).logistic(size=(updates, batch_size, bits)) if noise else None
+    draws = open_uniform(rng(seed, "noise", epoch), (updates, batch_size, bits)) if noise else None
     sample = draw_triplets(rng(seed, "triplets", epoch), bits, (updates, triplets)) if triplets else None
-    return EpochPlan(order, None if draws is None else draws.astype(np.float32), sample)
+    return EpochPlan(order, draws, sample)
+
+
+def open_uniform(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """float32 of the given shape, multiples of 2⁻²⁴ from 2⁻²⁴ to 1 − 2⁻²⁴: their logits are finite."""
+    return np.maximum(generator.random(shape, dtype=np.float32), np.float32(2**-24))
 
 
 def draw_triplets(generator: np.random.Generator, bits: int, shape: tuple[int, ...]) -> np.ndarray:

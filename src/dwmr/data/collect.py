@@ -31,7 +31,7 @@ ROLLOUT_EPISODES = 250
 NOISE_STD = 0.5
 STEPS_PER_EPISODE, EPISODES_PER_LEVEL = 20, 2
 PER_LEVEL = STEPS_PER_EPISODE * EPISODES_PER_LEVEL
-FIRST_LEVEL = {"train": 0, "val": 1000, "test": 1250}
+LEVELS = {"train": range(1000), "val": range(1000, 1250), "test": range(1250, 1500)}
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,8 @@ def make_transitions(
     """One split of a benchmark; ``count`` None is the paper's size. Every frame is drawn afresh, so ``next_obs[t]``
     and ``obs[t + 1]`` show the same state, in other handwriting or noise."""
     benchmark = find(name)
+    if split not in benchmark.sizes:
+        raise unknown("split", split, benchmark.sizes)
     episodes, steps = benchmark.shape(benchmark.sizes[split] if count is None else count)
     walk = benchmark.walk(seed, split, episodes, steps)
     draw = benchmark.drawer(seed, split, digits)
@@ -108,7 +110,7 @@ def make_transitions(
         state=state,
         next_state=next_state,
         n_classes=benchmark.n_classes,
-        episode=np.repeat(np.arange(episodes), steps),
+        episode=np.repeat(np.arange(episodes, dtype=np.int64), steps),
         about={"benchmark": name, "split": split, "seed": seed},
     )
 
@@ -125,7 +127,7 @@ def make_rollouts(name: str, episodes: int = ROLLOUT_EPISODES, *, seed: int = 0,
         actions=walk.actions,
         horizons=HORIZONS,
         n_actions=N_ACTIONS,
-        length=np.full(episodes, HORIZONS[-1]),
+        length=np.full(episodes, HORIZONS[-1], np.int64),
         state=state,
         n_classes=benchmark.n_classes,
         about={"benchmark": name, "split": "rollout", "seed": seed},
@@ -172,8 +174,11 @@ def _level_walk(game: ModuleType, seed: int, split: str, episodes: int, steps: i
     """Random walks of any of the four actions from the starts of a split's levels; reaching the goal changes
     nothing."""
     per_level = 1 if split == "rollout" else EPISODES_PER_LEVEL
-    first = FIRST_LEVEL["test" if split == "rollout" else split]
-    levels = [game.make_level(first + index) for index in range(-(-episodes // per_level))]
+    seeds = LEVELS["test" if split == "rollout" else split]
+    needed = -(-episodes // per_level)
+    if needed > len(seeds):
+        raise InputError(f"the split {split!r} has {len(seeds)} levels of its own, {needed} were asked for")
+    levels = [game.make_level(number) for number in seeds[:needed]]
     level_of = np.arange(episodes) // per_level
     tables = np.stack([game.destinations(level) for level in levels])
     actions = below(rng(seed, "level walk", game.__name__, split), N_ACTIONS, (episodes, steps))

@@ -7,7 +7,9 @@ anything is computed from it. Nothing is ever unpickled.
 from __future__ import annotations
 
 import json
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,9 @@ from dwmr.files import atomic_folder, atomic_write_json
 FORMAT = "dwmr-arrays"
 VERSION = 1
 HEADER = "header.json"
+
+# What NumPy raises, by experiment, on files that are cut off or damaged.
+_UNREADABLE = (ValueError, EOFError, OSError, tokenize.TokenError)
 
 
 @dataclass(frozen=True)
@@ -78,14 +83,14 @@ def load_npz(path: str | Path) -> dict[str, np.ndarray]:
     """The arrays of an ``.npz`` archive."""
     path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise InputError(f"{path} holds a single array; expected an .npz archive with named arrays")
-            return {name: archive[name] for name in archive.files}
-    except InputError:
-        raise
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        # Opened here, because NumPy leaves the file open when it is no archive.
+        with open(path, "rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if isinstance(archive, np.lib.npyio.NpzFile):
+                return {name: archive[name] for name in archive.files}
+    except (*_UNREADABLE, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(f"{path} is not a readable .npz archive: {error}") from error
+    raise InputError(f"{path} holds a single array; expected an .npz archive with named arrays")
 
 
 def _read_header(path: Path) -> dict[str, Any]:
@@ -107,7 +112,7 @@ def _open_array(path: Path, entry: Mapping[str, Any]) -> np.ndarray:
         raise InputError(f"{path} is missing, though the header names it")
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+    except _UNREADABLE as error:
         raise InputError(f"{path} is truncated or not an array file: {error}") from error
     if list(array.shape) != list(entry["shape"]) or array.dtype.str != entry["dtype"]:
         raise InputError(

@@ -36,6 +36,7 @@ def rollout_scores(
         }
         if probe is not None and rollouts.state is not None:
             true = rollouts.state[lasting, frame].reshape(len(lasting), -1)
-            entry["f1"] = macro_f1(confusion(true, probe.read(imagined), probe.n_classes), "union")
+            n_classes = max(probe.n_classes, rollouts.n_classes or 0)
+            entry["f1"] = macro_f1(confusion(true, probe.read(imagined), n_classes), "union")
         scores[str(now)] = entry
     return scores

@@ -19,6 +19,9 @@ def straight_through(probs: Tensor) -> Tensor:
     return threshold(probs) + (probs - probs.detach())
 
 
-def binary_concrete(logits: Tensor, logistic_noise: Tensor, temperature: float | Tensor) -> Tensor:
-    """Relaxed samples of bits: sigmoid((logits + noise) / temperature)."""
-    return torch.sigmoid((logits + logistic_noise) / temperature)
+def binary_concrete(
+    logits: Tensor, uniform: Tensor, scale: float | Tensor = 1.0, temperature: float | Tensor = 1.0
+) -> Tensor:
+    """Relaxed samples of bits, sigmoid((logits + noise) / temperature), with logistic noise of the given scale made
+    from numbers uniform in (0, 1)."""
+    return torch.sigmoid((logits + scale * torch.logit(uniform)) / temperature)

@@ -1,0 +1,104 @@
+"""The faithful DWMR with its start values: three seeds on each clean benchmark, judged once on the test split.
+
+    python experiments/start_values.py --out experiments/results/start_values.json
+
+Every run is kept as it came out. Runs that are in the results file already are not repeated, so a stopped campaign
+goes on where it was. The figures are those of ``dwmr evaluate --json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import platform
+import statistics
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import dwmr
+from dwmr.data.collect import collect_benchmark
+from dwmr.files import atomic_write_json, cache_folder
+
+PRESETS = ("8puzzle/dwmr", "iceslider/dwmr")
+SEEDS = (0, 1, 2)
+
+
+def data_of(preset: str) -> Path:
+    """The benchmark's data folder in the cache, collected when it is not there yet."""
+    benchmark = preset.split("/")[0]
+    folder = cache_folder() / "data" / benchmark
+    if not folder.exists():
+        collect_benchmark(benchmark, folder)
+    return folder
+
+
+def one_run(preset: str, seed: int, device: str) -> dict[str, Any]:
+    torch.set_num_threads(2)
+    splits = dwmr.load_splits(data_of(preset))
+    assert splits.test is not None
+    started = time.perf_counter()
+    run = dwmr.train(dwmr.preset(preset), train=splits.train, val=splits.val, seed=seed, device=device, progress=False)
+    trained = time.perf_counter()
+    figures = dwmr.evaluate(run.model, train=splits.train, test=splits.test, rollout=splits.rollout)
+    return {
+        "seed": seed,
+        "train_seconds": round(trained - started, 1),
+        "evaluation_seconds": round(time.perf_counter() - trained, 1),
+        "last_epoch": run.metrics[-1],
+        "figures": figures,
+    }
+
+
+def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Mean and sample standard deviation of the paper's F1 over the runs."""
+    found: dict[str, Any] = {"runs": len(runs)}
+    for part in ("encoding", "imagination"):
+        values = [run["figures"][part]["f1"] for run in runs]
+        found[part] = {
+            "f1": values,
+            "mean": statistics.mean(values),
+            "std": statistics.stdev(values) if len(values) > 1 else None,
+        }
+    return found
+
+
+def machine(device: str) -> str:
+    cuda = torch.cuda.get_device_name() if device != "cpu" and torch.cuda.is_available() else "CPU"
+    return f"{cuda}, Python {platform.python_version()}, torch {torch.__version__}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("experiments/results/start_values.json"))
+    parser.add_argument("--jobs", type=int, default=1, help="runs side by side")
+    parser.add_argument("--device", default="auto")
+    chosen = parser.parse_args()
+
+    results: dict[str, Any] = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
+    missing = [
+        (preset, seed)
+        for preset in PRESETS
+        for seed in SEEDS
+        if seed not in [run["seed"] for run in results.get(preset, {}).get("each", [])]
+    ]
+    for preset in {preset for preset, _ in missing}:
+        data_of(preset)
+    with ProcessPoolExecutor(chosen.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        pending = {pool.submit(one_run, preset, seed, chosen.device): preset for preset, seed in missing}
+        for done in as_completed(pending):
+            entry = results.setdefault(pending[done], {"each": []})
+            entry["each"] = sorted([*entry["each"], done.result()], key=lambda run: run["seed"])
+            entry["summary"] = summary(entry["each"])
+            results["machine"] = machine(chosen.device)
+            results["dwmr"] = dwmr.__version__
+            atomic_write_json(chosen.out, results)
+            print(pending[done], json.dumps(entry["summary"]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

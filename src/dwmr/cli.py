@@ -1,0 +1,264 @@
+"""The command line: thin functions over the library. Wrong input ends in one line and exit status 2."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+import dwmr
+from dwmr import tables
+from dwmr.checkpoint import RUN, read_info
+from dwmr.config import Config, option_names, parse_option
+from dwmr.data import collect as benchmarks
+from dwmr.data.digits import DigitsUnavailable
+from dwmr.errors import InputError, TrainingDiverged, unknown
+from dwmr.evaluation import examine
+from dwmr.files import cache_folder
+from dwmr.presets import PRESETS, preset
+from dwmr.train import read_metrics
+from dwmr.transitions import Splits, Transitions, load_splits
+from dwmr.world_model import resolve_device
+
+app = typer.Typer(
+    help="Learn Boolean world models from images and discrete actions.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+out = Console()
+err = Console(stderr=True, highlight=False)
+
+Seed = Annotated[int, typer.Option(help="Everything random follows from it.", min=0)]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+
+
+def example(*lines: str) -> str:
+    """The epilogue of a command's help."""
+    return "\n\n".join(["[bold]Examples[/bold]", *(f"  $ {line}" for line in lines)])
+
+
+@app.command(
+    epilog=example(
+        "dwmr collect iceslider --out data/iceslider",
+        "dwmr collect --env dwmr/SlidingTiles-v0 --transitions 5000 --out data/tiles",
+    )
+)
+def collect(
+    destination: Annotated[Path, typer.Option("--out", help="Folder to make.")],
+    benchmark: Annotated[
+        str | None, typer.Argument(help="8puzzle, 8puzzle-noisy, iceslider, iceslider-noisy or digitjump.")
+    ] = None,
+    env: Annotated[str | None, typer.Option(help="Any Gymnasium environment with images and few actions.")] = None,
+    transitions: Annotated[int | None, typer.Option(help="Size of the training split.", min=1)] = None,
+    digits: Annotated[str, typer.Option(help="mnist, sklearn, or a folder with MNIST's IDX files.")] = "mnist",
+    render: Annotated[bool, typer.Option("--render", help="With --env: learn from rendered frames.")] = False,
+    seed: Seed = 0,
+) -> None:
+    """Collect transitions: the paper's splits of a benchmark, or random walks in any environment."""
+    if (benchmark is None) == (env is None):
+        raise InputError("name a benchmark or an environment: dwmr collect iceslider …, or dwmr collect --env ID …")
+    if env is not None:
+        from dwmr.data.gym_collect import collect_env
+
+        if transitions is None:
+            raise InputError("--env needs --transitions: how many to collect for training")
+        collect_env(env, destination, transitions=transitions, seed=seed, render=render)
+    elif benchmark is not None:
+        if render:
+            raise InputError("--render goes with --env; benchmarks are drawn anyway")
+        benchmarks.collect_benchmark(benchmark, destination, seed=seed, transitions=transitions, digits=digits)
+    splits = load_splits(destination)
+    preview = _preview(splits.train, destination / "preview.png")
+    sizes = ", ".join(f"{name} {len(part):,}" for name, part in _parts(splits).items())
+    out.print(f"{destination}: {sizes}{preview}", highlight=False)
+
+
+@app.command(
+    epilog=example(
+        "dwmr train iceslider/dwmr --out runs/ice",
+        "dwmr train 8puzzle/dwmr --data data/8puzzle --out runs/p --seeds 0-2 --set lr=2e-3 --set lr_factor=0.95",
+        "dwmr train generic/dwmr --data mine.npz --out runs/mine --set bits=32",
+    )
+)
+def train(
+    name: Annotated[str, typer.Argument(metavar="PRESET", help="benchmark/model; `dwmr presets` lists them.")],
+    run: Annotated[Path, typer.Option("--out", help="Run folder to make.")],
+    data: Annotated[Path | None, typer.Option(help="Data folder or .npz; by default the preset's benchmark.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the folder's last checkpoint.")] = False,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="name=value, as often as wanted.")] = None,
+    seed: Seed = 0,
+    seeds: Annotated[str | None, typer.Option(help="Several runs, such as 0-9 or 1,4,7: RUN/seed-N each.")] = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also log for TensorBoard.")] = False,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Train a world model; RUN can be loaded at any moment, and resumed after a kill."""
+    config = _configured(name, settings or [])
+    resolve_device(device)
+    chosen = _parse_seeds(seeds) if seeds is not None else [seed]
+    folders = {one: run / f"seed-{one}" if seeds is not None else run for one in chosen}
+    taken = [folder for folder in folders.values() if folder.exists()]
+    if taken and not resume:
+        raise InputError(f"{taken[0]} exists already; --resume goes on with it, or choose another --out")
+    splits = _load_data(data, config.benchmark)
+    records = {}
+    for one, folder in folders.items():
+        result = dwmr.train(
+            config,
+            train=splits.train,
+            val=splits.val,
+            out=folder,
+            seed=one,
+            device=device,
+            resume=resume,
+            tensorboard=tensorboard,
+        )
+        records[str(folder)] = result.metrics
+        if not as_json:
+            out.print(f"{folder}: {tables.last_epoch(result.metrics)}", highlight=False)
+    if as_json:
+        _print_json({folder: metrics[-1] for folder, metrics in records.items()})
+
+
+@app.command(
+    epilog=example(
+        "dwmr evaluate runs/ice",
+        "dwmr evaluate runs/ice --data data/iceslider --split val --json",
+        "dwmr evaluate runs/ice --report report.html",
+    )
+)
+def evaluate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    data: Annotated[Path | None, typer.Option(help="Data folder or .npz; by default the run's benchmark.")] = None,
+    split: Annotated[str, typer.Option(help="test, val or train.")] = "test",
+    horizon: Annotated[int, typer.Option(help="Longest roll-out.", min=1)] = 1000,
+    report: Annotated[Path | None, typer.Option(help="Also write an HTML page to look at.")] = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Judge a world model: boards read from its bits, imagination, roll-outs, health of the code."""
+    if not (run / RUN).exists() and list(run.glob(f"seed-*/{RUN}")):
+        raise InputError(f"{run} holds several runs; name one, such as {sorted(run.glob('seed-*'))[0]}")
+    info = read_info(run)
+    model = dwmr.WorldModel.load(run, device=device)
+    splits = _load_data(data, info.config.benchmark)
+    parts = _parts(splits)
+    if split not in ("train", "val", "test"):
+        raise unknown("split", split, ("train", "val", "test"))
+    test = parts.get(split)
+    if not isinstance(test, Transitions):
+        raise InputError(f"the data has no split {split!r}; it has {', '.join(parts)}")
+    found = examine(model, train=splits.train, test=test, rollout=splits.rollout, horizon=horizon, seed=seed)
+    if report is not None:
+        from dwmr.report import write_report
+
+        write_report(report, info=info, metrics=read_metrics(run), model=model, examination=found, test=test)
+    if as_json:
+        _print_json(found.figures)
+        return
+    for table in tables.evaluation(found.figures):
+        out.print(table)
+    if report is not None:
+        out.print(f"report: {report}", highlight=False)
+
+
+@app.command(epilog=example("dwmr presets", "dwmr presets --json"))
+def presets(as_json: AsJson = False) -> None:
+    """List the presets, and the options that --set takes."""
+    if as_json:
+        _print_json({name: config.to_dict() for name, config in PRESETS.items()})
+        return
+    out.print(tables.presets(PRESETS))
+    out.print(f"Options of --set: {', '.join(option_names())}", highlight=False)
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        out.print(f"dwmr {dwmr.__version__}", highlight=False)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; every foreseeable fault is one line on standard error and exit status 2."""
+    warnings.showwarning = _show_warning
+    usage_error: Any = typer.BadParameter.__base__
+    try:
+        status = app(standalone_mode=False)
+    except usage_error as error:
+        _fail(error.format_message())
+    except (InputError, TrainingDiverged, DigitsUnavailable) as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail(error.strerror or str(error))
+    except (KeyboardInterrupt, typer.Abort):
+        err.print("interrupted")
+        sys.exit(130)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _fail(message: str) -> None:
+    err.print(f"error: {message}", markup=False, soft_wrap=True)
+    sys.exit(2)
+
+
+def _show_warning(message: Warning | str, *details: Any, **more: Any) -> None:
+    err.print(f"warning: {message}", markup=False, soft_wrap=True)
+
+
+def _configured(name: str, settings: list[str]) -> Config:
+    return preset(name).replace(**dict(parse_option(setting) for setting in settings))
+
+
+def _parse_seeds(text: str) -> list[int]:
+    """``0-9`` or ``1,4,7`` or a mixture, as numbers."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise InputError(f"seeds are given as 0-9 or 1,4,7, got {text!r}")
+        seeds += range(int(first), int(last if dash else first) + 1)
+    if not seeds or len(set(seeds)) != len(seeds):
+        raise InputError(f"seeds must name at least one, and none twice, got {text!r}")
+    return seeds
+
+
+def _load_data(data: Path | None, benchmark: str) -> Splits:
+    """The data named, or the benchmark's own, collected once into the cache."""
+    if data is not None:
+        return load_splits(data)
+    if benchmark not in benchmarks.BENCHMARKS:
+        raise InputError(f"{benchmark!r} has no data of its own; name yours with --data")
+    cached = cache_folder() / "data" / benchmark
+    if not cached.exists():
+        err.print(f"collecting {benchmark} into {cached}")
+        benchmarks.collect_benchmark(benchmark, cached)
+    return load_splits(cached)
+
+
+def _parts(splits: Splits) -> dict[str, Any]:
+    named = {"train": splits.train, "val": splits.val, "test": splits.test, "rollout": splits.rollout}
+    return {name: part for name, part in named.items() if part is not None}
+
+
+def _preview(transitions: Transitions, path: Path) -> str:
+    from dwmr.report.pictures import save_preview
+
+    try:
+        save_preview(transitions, path)
+    except InputError as error:
+        return f" (no preview: {error})"
+    return f"; preview in {path}"
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")

@@ -1,0 +1,74 @@
+"""Pieces of HTML. Text is escaped on its way in; only `Markup` passes as it is."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from dwmr.report.pictures import png_bytes, to_picture
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page: its heading, one sentence on how to read it, and what there is to read."""
+
+    anchor: str
+    title: str
+    how: str
+    content: Markup
+
+
+def text(value: object) -> Markup:
+    return value if isinstance(value, Markup) else Markup(escape(str(value)))
+
+
+def joined(parts: Iterable[object], between: str = "\n") -> Markup:
+    return Markup(between.join(text(part) for part in parts))
+
+
+def element(name: str, *content: object, **attributes: object) -> Markup:
+    """``element("p", "a < b", class_="note")`` is ``<p class="note">a &lt; b</p>``."""
+    given = "".join(f' {key.rstrip("_")}="{escape(str(value))}"' for key, value in attributes.items())
+    return Markup(f"<{name}{given}>{joined(content, '')}</{name}>")
+
+
+def table(header: Sequence[object], rows: Iterable[Sequence[object]], **attributes: object) -> Markup:
+    """The first cell of each row is its name."""
+    head = element("tr", *(element("th", cell, scope="col") for cell in header))
+    body = (
+        element("tr", element("th", first, scope="row"), *(element("td", cell) for cell in others))
+        for first, *others in rows
+    )
+    whole = element("table", element("thead", head), element("tbody", *body), **attributes)
+    return element("div", whole, class_="scroll")
+
+
+def figure(content: object, *caption: object, **attributes: object) -> Markup:
+    return element("figure", element("figcaption", *caption), content, **attributes)
+
+
+def image(frame: Any, describe: str) -> Markup:
+    """A uint8 frame (C, H, W) inside the page."""
+    data = base64.b64encode(png_bytes(to_picture(frame))).decode()
+    return Markup(f'<img alt="{escape(describe)}" src="data:image/png;base64,{data}">')
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """A number for a table; what only rounds to 100 is not called 100."""
+    if value is None or math.isnan(value):
+        return "–"
+    if isinstance(value, int):
+        return str(value)
+    if 100 - 0.5 * 10**-digits <= value < 100:
+        return f">{100 - 10**-digits:.{digits}f}"
+    return f"{value:.{digits}f}"

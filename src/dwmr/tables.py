@@ -1,0 +1,80 @@
+"""Figures as tables for the terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from dwmr.config import Config
+
+SCORES = {
+    "f1": "F1",
+    "f1_true_labels": "F1, true labels",
+    "accuracy": "cells right",
+    "board_accuracy": "boards right",
+    "changed_cells_f1": "F1, changed cells",
+}
+
+
+def evaluation(figures: dict[str, Any]) -> list[Table]:
+    """The tables of `dwmr.evaluate`'s figures: those that are there."""
+    found = []
+    if "encoding" in figures:
+        rows = {
+            "encoding": figures["encoding"],
+            "imagination": figures["imagination"],
+            "copy the board": figures["baselines"]["copy"],
+            "majority": figures["baselines"]["majority"],
+        }
+        found.append(_table("Boards read by a linear probe, in percent", SCORES, rows))
+    if figures.get("rollout"):
+        columns = {"bits": "bits right", "exact": "codes right", "f1": "F1"}
+        found.append(_table("Roll-outs, in percent", columns, figures["rollout"], first="steps"))
+    health = _table("Code", {"value": ""}, {name: {"value": value} for name, value in figures["codes"].items()})
+    return [*found, health]
+
+
+def presets(configs: dict[str, Config]) -> Table:
+    """The presets, with the values that differ most between them."""
+    rows = {
+        name: {
+            "bits": config.bits,
+            "epochs": config.epochs,
+            "lr": f"{config.hyper.lr:g}",
+            "tau": f"{config.hyper.tau:g}",
+            "gamma": f"{config.hyper.gamma:g}",
+            "window": f"{config.hyper.low:g}–{config.hyper.high:g}",
+        }
+        for name, config in configs.items()
+    }
+    columns = {name: name for name in ("bits", "epochs", "lr", "tau", "gamma", "window")}
+    return _table("Presets", columns, rows, first="preset")
+
+
+def last_epoch(metrics: list[dict[str, Any]]) -> str:
+    """One line on how training ended."""
+    if not metrics:
+        return "no epochs"
+    last = metrics[-1]
+    terms = ", ".join(f"{name} {value:.3f}" for name, value in last["terms"].items())
+    bits = last["bits"]
+    exact = f"; next code exact {last['val']['exact_next']:.1f}%" if "val" in last else ""
+    return f"{last['epoch']} epochs; {terms}; {bits['flips']:.1f} flips an action, {bits['dead']} dead bits{exact}"
+
+
+def _table(title: str, columns: dict[str, str], rows: dict[str, dict[str, Any]], first: str = "") -> Table:
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    table.add_column(first, no_wrap=True)
+    for heading in columns.values():
+        table.add_column(heading, justify="right")
+    for name, row in rows.items():
+        table.add_row(name, *(_number(row.get(key)) for key in columns))
+    return table
+
+
+def _number(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)

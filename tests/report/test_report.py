@@ -1,0 +1,214 @@
+import base64
+import dataclasses
+import io
+import re
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import dwmr
+from dwmr.checkpoint import read_info
+from dwmr.data.collect import make_rollouts, make_transitions
+from dwmr.errors import InputError
+from dwmr.evaluation import examine
+from dwmr.report import grids, save_preview, write_report
+from dwmr.report.examples import pick
+from dwmr.report.markup import Markup, element, number
+from dwmr.report.pictures import to_picture
+from dwmr.train import read_metrics
+
+pytest.importorskip("matplotlib")
+from matplotlib.image import imread
+
+PNG = b"\x89PNG\r\n\x1a\n"
+LABEL_FREE = {"training", "bits", "transitions", "rollouts", "health", "configuration"}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_transitions("iceslider", "train", 400), make_transitions("iceslider", "test", 200)
+
+
+@pytest.fixture(scope="module")
+def runs(data, tmp_path_factory):
+    """A run folder of each model, trained when first asked for."""
+    folder = tmp_path_factory.mktemp("runs")
+
+    def find(model):
+        out = folder / model
+        if not out.exists():
+            config = dwmr.preset(f"iceslider/{model}", epochs=1, batch_size=64, triplets=50)
+            dwmr.train(config, train=data[0], val=data[1], out=out, device="cpu", progress=False)
+        return out
+
+    return find
+
+
+def report(run, train, test, path, **options):
+    model = dwmr.WorldModel.load(run, device="cpu")
+    rollout = make_rollouts("iceslider", 4)
+    examination = examine(model, train=train, test=test, rollout=rollout, horizon=10)
+    parts = {"model": model, "info": read_info(run), "metrics": read_metrics(run), "test": test}
+    write_report(path, examination=examination, **(parts | options))
+    return path.read_text()
+
+
+def unlabelled(transitions):
+    return dataclasses.replace(transitions, state=None, next_state=None, n_classes=None)
+
+
+def pngs(page):
+    return [base64.b64decode(data) for data in re.findall(r'data:image/png;base64,\s*([^"]+)"', page)]
+
+
+class Balance(HTMLParser):
+    """Collects the ids of the sections, and checks that every element that is opened is closed."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.sections = [], set()
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in ("meta", "br", "img"):
+            self.open.append(tag)
+        if tag == "section":
+            self.sections.add(dict(attributes)["id"])
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_a_report_has_every_section_and_needs_nothing_else(data, runs, tmp_path):
+    page = report(runs("dwmr"), *data, tmp_path / "report.html")
+    assert Balance(page).sections == LABEL_FREE | {"scores", "confusion"}
+    assert "://" not in page  # neither links nor resources from elsewhere
+    assert "<script" not in page
+    assert "no decoder" in page
+    assert page.count('class="card"') == 6
+    images = pngs(page)
+    assert len(images) >= 2 * 6 + 2  # the frames, and two heat maps
+    assert all(image.startswith(PNG) and imread(io.BytesIO(image)).size for image in images)
+    assert len(page) < 3_000_000
+
+
+def test_the_page_is_the_same_each_time(data, runs, tmp_path):
+    first, second = (report(runs("dwmr"), *data, tmp_path / name) for name in ("a.html", "b.html"))
+    assert first == second
+
+
+def test_without_labels_the_rest_stands_alone(data, runs, tmp_path):
+    page = report(runs("dwmr"), *map(unlabelled, data), tmp_path / "report.html")
+    assert Balance(page).sections == LABEL_FREE
+    assert page.count('class="card"') == 6
+
+
+def test_a_decoder_shows_what_it_makes_of_the_imagined_code(data, runs, tmp_path):
+    page = report(runs("dwmr+ae"), *data, tmp_path / "report.html")
+    assert page.count('alt="decoded from the imagined code"') == 6
+    assert "no decoder" not in page
+
+
+def test_what_a_user_named_is_escaped(data, runs, tmp_path):
+    train, test = data
+    test = dataclasses.replace(test, about={"benchmark": "<img src=x>"})
+    info = read_info(runs("dwmr"))
+    info = dataclasses.replace(info, versions={"<b>": "<i>"}, config=info.config.replace(benchmark='"><b>'))
+    metrics = [{"epoch": 1, "terms": {"<script>": 0.5}, "bits": {}}]
+    title = "<script>alert(1)</script>"
+    page = report(runs("dwmr"), train, test, tmp_path / "r.html", title=title, info=info, metrics=metrics)
+    Balance(page)
+    assert "<script" not in page
+    assert "<img src=x>" not in page
+    assert "<h1>&lt;script&gt;alert(1)&lt;/script&gt;</h1>" in page
+
+
+def test_a_run_without_records_and_an_action_that_never_occurs(data, runs, tmp_path):
+    train, test = data
+    test = dataclasses.replace(test, actions=np.ones_like(test.actions))
+    page = report(runs("dwmr"), train, test, tmp_path / "report.html", metrics=[])
+    assert "no records" in page
+
+
+def test_the_examination_of_other_data_is_refused(data, runs, tmp_path):
+    with pytest.raises(InputError, match="100"):
+        report(runs("dwmr"), *data, tmp_path / "report.html", test=data[1][:100])
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_examples_show_successes_failures_and_idle_actions():
+    changed = np.array([1, 1, 1, 1, 0, 0, 0, 0], bool)
+    errors = np.array([0, 0, 2, 5, 0, 0, 0, 1])
+    picked = dict(pick(changed, errors, "board"))
+    assert len(picked) == 6
+    assert set(picked) >= {0, 1, 2, 3, 7}
+    assert picked[3] == "the board imagined worst of all"
+    assert picked[2] == "the action changes the board, which is imagined wrongly"
+
+
+def test_a_perfect_model_has_no_failures_to_show():
+    picked = pick(np.ones(20, bool), np.zeros(20, int), "board")
+    assert len({index for index, _ in picked}) == 6
+    assert all("rightly" in reason for _, reason in picked)
+
+
+def test_fewer_transitions_than_places():
+    assert [index for index, _ in pick(np.array([True]), np.array([3]), "code")] == [0]
+
+
+@pytest.mark.parametrize(("count", "shape"), [(64, (8, 8)), (192, (12, 16)), (9, (3, 3)), (7, (3, 3)), (2, (1, 2))])
+def test_items_stand_in_a_rectangle(count, shape):
+    where = grids.layout(count)
+    assert where.shape == shape
+    assert sorted(where[where >= 0]) == list(range(count))
+
+
+def test_grid_aligned_bits_stand_in_panels():
+    where = grids.layout(8, (2, 2))
+    assert where.tolist() == [[0, 1, -1, 4, 5], [2, 3, -1, 6, 7]]
+
+
+def test_a_board_frames_its_wrong_cells():
+    drawn = grids.board(grids.layout(4, (2, 2)), np.array([0, 1, 1, 2]), np.array([0, 1, 2, 2]))
+    assert re.search(r'd="M0.05 1.05h0.9v0.9h-0.9z" class="misread"', drawn)
+
+
+def test_text_is_escaped_but_markup_is_not():
+    assert element("p", "a < b", Markup("<b>c</b>"), class_='"') == '<p class="&quot;">a &lt; b<b>c</b></p>'
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(99.97, ">99.9"), (100.0, "100.0"), (3, "3"), (None, "–"), (float("nan"), "–"), (0.04, "0.0")]
+)
+def test_numbers(value, shown):
+    assert number(value) == shown
+
+
+@pytest.mark.parametrize(("channels", "depth"), [(1, 3), (2, 3), (3, 3), (4, 4), (5, 3)])
+def test_images_of_any_channels_become_pictures(channels, depth):
+    image = np.arange(channels * 6, dtype=np.uint8).reshape(channels, 2, 3)
+    picture = to_picture(image)
+    assert picture.shape == (2, 3, depth)
+    assert (picture[..., 0] == image[0]).all()
+
+
+def test_large_images_are_thinned_out():
+    assert to_picture(np.zeros((3, 480, 640), np.uint8)).shape == (120, 160, 3)
+
+
+@pytest.mark.parametrize("count", [1, 200])
+def test_preview(data, tmp_path, count):
+    save_preview(data[1][:count], tmp_path / "preview.png")
+    written = (tmp_path / "preview.png").read_bytes()
+    assert written.startswith(PNG)
+    assert imread(io.BytesIO(written)).std() > 0.05
+
+
+def test_without_matplotlib_the_error_says_what_to_install(data, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(InputError, match=r"pip install 'dwmr\[report\]'"):
+        save_preview(data[1], tmp_path / "preview.png")
+    assert not (tmp_path / "preview.png").exists()

@@ -1,0 +1,50 @@
+"""Every preset by name."""
+
+import pytest
+
+from dwmr import preset
+from dwmr.errors import InputError
+from dwmr.objectives import OBJECTIVES
+from dwmr.presets import PRESETS
+
+MODELS = ["ae", "beta-vae", "deepcubeai", "dwmr", "dwmr+ae", "dwmr+beta-vae"]
+PAPER = [
+    f"{benchmark}/{model}"
+    for benchmark in ("8puzzle", "8puzzle-noisy", "iceslider", "iceslider-noisy")
+    for model in MODELS
+]
+
+
+def test_the_24_of_the_paper_and_the_generic_ones_exist():
+    assert len(PAPER) == 24
+    assert set(PAPER) <= set(PRESETS)
+    assert {f"generic/{model}" for model in MODELS} <= set(PRESETS)
+    assert sorted(OBJECTIVES) == MODELS
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_knows_its_name(name):
+    assert preset(name).name == name
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_the_papers_settings(name):
+    config = preset(name)
+    puzzle = name.startswith("8puzzle")
+    assert (config.bits, config.epochs, config.batch_size) == ((64, 40, 256) if puzzle else (192, 20, 256))
+    assert config.standardize == puzzle
+    assert config.scheme == ("joint" if config.model == "deepcubeai" else "two_step")
+    assert config.hyper.pred == 1
+    assert config.triplets == 0
+    assert set(vars(config.factors).values()) == {1.0}
+
+
+def test_other_values_where_given():
+    config = preset("8puzzle/dwmr", epochs=5, lr=0.01)
+    assert (config.epochs, config.hyper.lr) == (5, 0.01)
+    assert preset("8puzzle/dwmr").epochs == 40
+
+
+def test_an_unknown_name_gets_the_nearest():
+    with pytest.raises(InputError, match=r"unknown preset 'iceslider/dwm'; did you mean 'iceslider/dwmr'"):
+        preset("iceslider/dwm")

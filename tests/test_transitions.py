@@ -1,0 +1,279 @@
+"""Transitions: what is accepted, what is refused and in which words, and how they are kept."""
+
+import io
+import zipfile
+
+import numpy as np
+import pytest
+
+from dwmr import InputError, Rollouts, Transitions, load_rollouts, load_splits, load_transitions
+
+IMAGES = np.arange(3 * 1 * 2 * 2, dtype=np.uint8).reshape(3, 1, 2, 2)
+ACTIONS = np.array([0, 1, 2])
+BOARDS = np.array([[[0, 1]], [[1, 0]], [[2, 2]]])
+
+
+def make(**other) -> Transitions:
+    """Three transitions of 1×2×2 images, with other values where given."""
+    return Transitions(**{"obs": IMAGES, "actions": ACTIONS, "next_obs": IMAGES[::-1], "n_actions": 3, **other})
+
+
+def labelled(**other) -> Transitions:
+    return make(**{"state": BOARDS, "next_state": BOARDS[::-1], "episode": np.array([0, 0, 1]), **other})
+
+
+def rollouts(**other) -> Rollouts:
+    """Two episodes of three actions with frames at 0, 1 and 3."""
+    values = {
+        "obs": np.zeros((2, 3, 1, 2, 2), np.uint8),
+        "actions": np.zeros((2, 3), int),
+        "horizons": (0, 1, 3),
+        "n_actions": 2,
+        "length": np.array([3, 3]),
+    }
+    return Rollouts(**{**values, **other})
+
+
+def assert_same(one: Transitions, other: Transitions) -> None:
+    for name in ("obs", "actions", "next_obs", "state", "next_state", "episode", "n_actions", "n_classes"):
+        first, second = getattr(one, name), getattr(other, name)
+        assert (first is None) == (second is None), name
+        assert first is None or np.array_equal(first, second), name
+
+
+def test_what_they_know():
+    data = labelled()
+    assert len(data) == 3
+    assert data.image_shape == (1, 2, 2)
+    assert data.labelled
+    assert data.n_classes == 3  # one more than the highest label
+    assert not make().labelled
+
+
+def test_lists_and_odd_integers_are_taken():
+    data = make(actions=[0, 1, 2], episode=[0, 0, 1], n_actions=np.int64(3))
+    assert data.actions.shape == (3,)
+    assert type(data.n_actions) is int
+    assert make(actions=ACTIONS.astype(np.uint16)).actions.dtype == np.uint16
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"obs": IMAGES / 255}, "obs must be uint8.*got float64$"),
+        ({"obs": np.full(IMAGES.shape, np.nan, np.float32)}, "obs must be uint8.*got float32, and it holds NaN"),
+        ({"next_obs": IMAGES.astype(np.int16)}, "next_obs must be uint8.*got int16"),
+        ({"obs": IMAGES.astype(object)}, "obs must be uint8.*got object"),
+        ({"obs": IMAGES[:, 0]}, r"obs must have the axes \(N, C, H, W\), got shape \(3, 2, 2\)"),
+        ({"next_obs": IMAGES[None]}, r"next_obs must have the axes.*got shape \(1, 3, 1, 2, 2\)"),
+        ({"obs": IMAGES[:0], "next_obs": IMAGES[:0], "actions": ACTIONS[:0]}, r"obs is empty.*\(0, 1, 2, 2\)"),
+        ({"obs": IMAGES[..., :0], "next_obs": IMAGES[..., :0]}, "obs is empty"),
+        ({"next_obs": IMAGES[:2]}, r"obs has shape \(3, 1, 2, 2\) but next_obs \(2, 1, 2, 2\)"),
+        ({"next_obs": IMAGES[..., :1]}, "but next_obs"),
+        ({"actions": ACTIONS[:2]}, r"actions has shape \(2,\), expected \(3,\)"),
+        ({"actions": ACTIONS[:, None]}, r"actions has shape \(3, 1\), expected \(3,\)"),
+        ({"actions": ACTIONS.astype(float)}, "actions must be integers, got float64"),
+        ({"actions": ACTIONS > 0}, "actions must be integers, got bool"),
+        ({"actions": np.array(["a", "b", "c"])}, "actions must be integers"),
+        ({"actions": ACTIONS - 1}, r"actions must lie in \[0, 3\), got values from -1 to 1"),
+        ({"n_actions": 2}, r"actions must lie in \[0, 2\), got values from 0 to 2"),
+        ({"n_actions": 0}, "n_actions must be a positive integer, got 0"),
+        ({"n_actions": True}, "n_actions must be a positive integer, got True"),
+        ({"n_actions": 3.0}, "n_actions must be a positive integer, got 3.0"),
+        ({"state": BOARDS}, "state and next_state must be given together"),
+        ({"next_state": BOARDS}, "state and next_state must be given together"),
+        ({"state": BOARDS, "next_state": BOARDS, "n_classes": 2}, r"state must lie in \[0, 2\), got values from 0"),
+        ({"state": BOARDS, "next_state": BOARDS - 1}, r"next_state must lie in \[0, 3\), got values from -1"),
+        ({"state": BOARDS, "next_state": BOARDS, "n_classes": "3"}, "n_classes must be a positive integer, got '3'"),
+        ({"state": BOARDS[:2], "next_state": BOARDS}, r"state has shape \(2, 1, 2\), expected \(3, 'rows', 'cols'\)"),
+        ({"state": BOARDS, "next_state": BOARDS[:, :, :1]}, "but next_state"),
+        ({"state": BOARDS[:, 0, 0], "next_state": BOARDS[:, 0, 0]}, "state has shape"),
+        ({"state": BOARDS * 1.0, "next_state": BOARDS}, "state must be integers, got float64"),
+        ({"state": BOARDS * np.nan, "next_state": BOARDS}, "state must be integers, got float64"),
+        ({"state": BOARDS, "next_state": BOARDS.astype(str)}, "next_state must be integers"),
+        ({"episode": np.array([0, 1])}, r"episode has shape \(2,\), expected \(3,\)"),
+        ({"episode": np.array([0.0, 0.0, 1.0])}, "episode must be integers"),
+    ],
+)
+def test_bad_arrays_are_refused_by_name(values, message):
+    with pytest.raises(InputError, match=message) as raised:
+        make(**values)
+    assert isinstance(raised.value, ValueError)
+
+
+def test_slices_are_views_of_consecutive_transitions():
+    data = labelled()
+    part = data[1:]
+    assert len(part) == 2
+    assert np.shares_memory(part.obs, data.obs)
+    assert np.array_equal(part.state, BOARDS[1:])
+    assert np.array_equal(part.episode, [0, 1])
+    assert part.n_classes == data.n_classes
+    with pytest.raises(TypeError, match="slices, got int"):
+        data[0]
+    with pytest.raises(InputError, match="consecutive, got a step of -1"):
+        data[::-1]
+    with pytest.raises(InputError, match="empty"):
+        data[3:]
+
+
+def test_the_fingerprint_is_of_the_data():
+    other_frame, other_action = IMAGES.copy(), ACTIONS.copy()
+    other_frame[2, 0, 1, 1] += 1
+    other_action[2] = 0
+    others = [
+        make(obs=other_frame),
+        make(next_obs=other_frame),
+        make(actions=other_action),
+        make(n_actions=4),
+        make()[:2],
+    ]
+    names = {data.fingerprint() for data in others}
+    assert len(names) == 5
+    assert make().fingerprint() not in names
+    assert make().fingerprint() == make(actions=ACTIONS.astype(np.uint8)).fingerprint()
+
+
+@pytest.mark.parametrize("name", ["data", "data.npz"])
+@pytest.mark.parametrize("build", [make, labelled])
+def test_saved_and_read_back(tmp_path, name, build):
+    build().save(tmp_path / name)
+    assert_same(load_transitions(tmp_path / name), build())
+    assert load_transitions(tmp_path / name).fingerprint() == build().fingerprint()
+
+
+def test_how_they_were_made_is_kept(tmp_path):
+    make(about={"benchmark": "iceslider", "seed": 3}).save(tmp_path / "data")
+    assert load_transitions(tmp_path / "data").about == {"benchmark": "iceslider", "seed": 3}
+
+
+@pytest.mark.parametrize("name", ["data", "data.npz"])
+def test_nothing_is_overwritten(tmp_path, name):
+    make().save(tmp_path / name)
+    with pytest.raises(FileExistsError, match="exists already"):
+        labelled().save(tmp_path / name)
+    assert_same(load_transitions(tmp_path / name), make())
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_an_npz_of_ones_own_needs_no_n_actions(tmp_path):
+    np.savez_compressed(tmp_path / "own.npz", obs=IMAGES, actions=np.array([0, 4, 1]), next_obs=IMAGES)
+    assert load_transitions(tmp_path / "own.npz").n_actions == 5
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"obs": IMAGES, "actions": ACTIONS}, "lacks next_obs"),
+        ({"obs": IMAGES, "next_obs": IMAGES}, "lacks actions, n_actions"),
+        ({"obs": IMAGES, "actions": ACTIONS, "next_obs": IMAGES, "reward": ACTIONS}, "unknown arrays reward"),
+        ({"obs": IMAGES, "actions": ACTIONS > 0, "next_obs": IMAGES}, "actions must be integers, got bool"),
+        ({"obs": IMAGES, "actions": ACTIONS.astype(str), "next_obs": IMAGES}, "actions must be integers"),
+        ({"obs": IMAGES, "actions": ACTIONS, "next_obs": IMAGES, "n_actions": 2.5}, "n_actions must be one integer"),
+        ({"obs": IMAGES, "actions": ACTIONS, "next_obs": IMAGES, "n_actions": [3, 3]}, "n_actions must be one integer"),
+        ({"obs": IMAGES, "actions": ACTIONS, "next_obs": IMAGES, "n_actions": 1}, r"actions must lie in \[0, 1\)"),
+        ({"obs": IMAGES.astype(object), "actions": ACTIONS, "next_obs": IMAGES}, "not a readable .npz.*[Oo]bject"),
+    ],
+)
+def test_a_bad_npz_is_refused_by_name(tmp_path, arrays, message):
+    np.savez(tmp_path / "bad.npz", **arrays)
+    with pytest.raises(InputError, match=rf"(?s)bad\.npz.*{message}"):
+        load_transitions(tmp_path / "bad.npz")
+
+
+def test_files_that_are_no_npz_are_refused(tmp_path):
+    make().save(tmp_path / "good.npz")
+    whole = (tmp_path / "good.npz").read_bytes()
+    single = io.BytesIO()
+    np.save(single, IMAGES)
+    for content in (b"", b"nonsense", whole[:-100], whole[: len(whole) // 2], single.getvalue()):
+        (tmp_path / "bad.npz").write_bytes(content)
+        with pytest.raises(InputError, match="bad.npz"):
+            load_transitions(tmp_path / "bad.npz")
+    with pytest.raises(InputError, match=r"absent\.npz does not exist"):
+        load_transitions(tmp_path / "absent.npz")
+
+
+def test_a_damaged_npz_is_refused_wherever_the_damage_is(tmp_path):
+    np.savez_compressed(tmp_path / "good.npz", obs=IMAGES, actions=ACTIONS, next_obs=IMAGES)
+    whole = (tmp_path / "good.npz").read_bytes()
+    with zipfile.ZipFile(tmp_path / "good.npz") as archive:
+        members = [(info.header_offset + 30 + len(info.filename), info.compress_size) for info in archive.infolist()]
+    refused = 0
+    for start, size in members:
+        for position in range(start, start + size, 5):
+            (tmp_path / "bad.npz").write_bytes(
+                whole[:position] + bytes([whole[position] ^ 0x55]) + whole[position + 1 :]
+            )
+            try:
+                assert_same(load_transitions(tmp_path / "bad.npz"), make(next_obs=IMAGES))
+            except InputError:
+                refused += 1
+    assert refused > 20
+
+
+def test_a_data_folder(tmp_path):
+    for split in ("train", "val"):
+        make().save(tmp_path / "data" / split)
+    rollouts().save(tmp_path / "data" / "rollout")
+    splits = load_splits(tmp_path / "data")
+    assert len(splits.train) == len(splits.val) == 3
+    assert splits.test is None
+    assert splits.rollout.horizons == (0, 1, 3)
+    with pytest.raises(InputError, match=r"several splits; name one, such as .*train"):
+        load_transitions(tmp_path / "data")
+
+
+def test_a_lone_store_or_npz_is_the_training_split(tmp_path):
+    for name in ("lone", "lone.npz"):
+        make().save(tmp_path / name)
+        splits = load_splits(tmp_path / name)
+        assert_same(splits.train, make())
+        assert splits.val is splits.test is splits.rollout is None
+
+
+def test_folders_that_are_no_data_folders(tmp_path):
+    with pytest.raises(InputError, match="does not exist"):
+        load_splits(tmp_path / "absent")
+    with pytest.raises(InputError, match="no stored split 'train'"):
+        load_splits(tmp_path)
+
+
+def test_rollouts_read_back(tmp_path):
+    boards = np.arange(6).reshape(2, 3, 1, 1) % 4
+    episodes = rollouts(state=boards, n_classes=4)
+    episodes.save(tmp_path / "r")
+    back = load_rollouts(tmp_path / "r")
+    assert np.array_equal(back.state, boards)
+    assert (back.horizons, back.n_actions, back.n_classes, len(back)) == ((0, 1, 3), 2, 4, 2)
+    with pytest.raises(InputError, match="holds 'rollouts', expected 'transitions'"):
+        load_transitions(tmp_path / "r")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"obs": np.zeros((2, 3, 1, 2, 2))}, "obs must be uint8.*got float64"),
+        ({"obs": np.zeros((2, 3, 2, 2), np.uint8)}, "with 4 axes"),
+        ({"actions": np.zeros((3, 3), int)}, r"actions has shape \(3, 3\), expected \(2, T\)"),
+        ({"actions": np.full((2, 3), 2)}, r"actions must lie in \[0, 2\)"),
+        ({"horizons": (0, 1)}, "horizons must be 3 rising step counts from 0"),
+        ({"horizons": (0, 2, 1)}, "rising"),
+        ({"horizons": (1, 2, 3)}, "from 0"),
+        ({"horizons": (0, 1, 4)}, "last horizon 4 is past the 3 actions"),
+        ({"length": np.array([3])}, r"length has shape \(1,\), expected \(2,\)"),
+        ({"state": np.zeros((2, 2, 1, 1), int), "n_classes": 1}, "state has shape"),
+        ({"state": np.zeros((2, 3, 1, 1), int)}, "n_classes must be a positive integer, got None"),
+        (
+            {
+                "obs": np.zeros((0, 3, 1, 2, 2), np.uint8),
+                "actions": np.zeros((0, 3), int),
+                "length": np.zeros(0, int),
+            },
+            "actions is empty",
+        ),
+    ],
+)
+def test_bad_rollouts_are_refused_by_name(values, message):
+    with pytest.raises(InputError, match=message):
+        rollouts(**values)
