@@ -31,12 +31,11 @@ def pick(changed: np.ndarray, errors: np.ndarray, what: str) -> list[tuple[int, 
     ]
     chosen: dict[int, str] = {}
     # A second round fills the places of the kinds that do not occur.
-    for number in (None, SHOWN):
+    for more in (0, SHOWN):
         for mask, usual, reason in wanted:
-            free = SHOWN - len(chosen)
             left = np.setdiff1d(np.flatnonzero(mask), list(chosen))
-            for index in _spread(left, min(number or usual, free)):
-                chosen[index] = reason
+            places = min(usual + more, SHOWN - len(chosen))
+            chosen |= dict.fromkeys(_spread(left, places), reason)
     return list(chosen.items())
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK = "#0c0b0a"  # stands for the page's text colour, which replaces it
-BLUE, ORANGE, GREEN, RED = "#3f7fd6", "#e08a2e", "#3f9d6b", "#d8483e"
+BLUE, ORANGE, GREEN = "#3f7fd6", "#e08a2e", "#3f9d6b"
 SMALL = 7  # points
 
 
@@ -99,10 +99,9 @@ def _plot(width: float, height: float, xlabel: str = "", ylabel: str = "") -> tu
 
 def _heat(figure: Figure, axes: Axes, matrix: np.ndarray, top: float) -> None:
     """Zero lets the page's background show through, ``top`` is full blue."""
-    red, green, blue = require_matplotlib().colors.to_rgb(BLUE)
-    shades = require_matplotlib().colors.LinearSegmentedColormap.from_list(
-        "shades", [(red, green, blue, 0.0), (red, green, blue, 1.0)]
-    )
+    colors = require_matplotlib().colors
+    ends = [colors.to_rgba(BLUE, alpha) for alpha in (0, 1)]
+    shades = colors.LinearSegmentedColormap.from_list("shades", ends)
     axes.grid(visible=False)
     # With interpolation "none" the cells stay cells: the SVG holds one pixel for each.
     image = axes.imshow(matrix, cmap=shades, vmin=0, vmax=top, interpolation="none")

@@ -47,8 +47,8 @@ HEALTH = {
     "flips_mean": "bits that an action flips, on average; small but not 0",
     "exact_next": "% of transitions whose whole next code is predicted",
     "bits_next": "% of the bits of the next codes that are predicted; high even if nothing but copying is learned",
-    "same_code": "% of states seen twice in other pixels that get the same code both times",
-    "same_bits": "% of the bits that agree when a state is seen twice",
+    "same_code": "% of states seen in two frames that get the same code both times; 100 is best",
+    "same_bits": "% of the bits that agree between two frames of one state",
     "collisions": "% of frames whose code also stands for another board; 0 is best",
     "splits": "% of frames whose board also has another code; 0 is best",
 }
@@ -71,9 +71,8 @@ def key_figures(scores: Mapping[str, Any]) -> Markup:
             ("bits an action flips", number(codes["flips_mean"])),
         ]
     shown.append(("dead bits", f"{codes['dead']} of {codes['bits']}"))
-    return element(
-        "div", *(element("div", element("b", value), element("span", name)) for name, value in shown), class_="keys"
-    )
+    boxes = [element("div", element("b", value), element("span", name)) for name, value in shown]
+    return element("div", *boxes, class_="keys")
 
 
 def board_scores(scores: Mapping[str, Any]) -> Section:
@@ -136,7 +135,7 @@ def confusion_matrix(boards: Boards) -> Section:
     occurring = np.flatnonzero(counts.sum(0) + counts.sum(1))
     how = (
         "What the probe reads from imagined bits, all cells together. A row is a true label: the share of its cells "
-        "read as each label, with the count below; all shares on the diagonal would be 100 %."
+        "read as each label, with the count below; a perfect model has 100 % all along the diagonal."
     )
     rows = []
     for true in occurring:

@@ -10,7 +10,7 @@ CSS = """
           --wrong: #ef6a60; --wrong-off: #74302b; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 2.5rem 1.5rem 4rem; max-width: 72rem; background: var(--page); color: var(--text);
-       font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
+       font: .9375rem/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
        font-variant-numeric: tabular-nums; print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 h1 { margin: 0; font-size: 1.9rem; line-height: 1.2; overflow-wrap: anywhere; }
 h2 { margin: 0 0 .2rem; font-size: 1.2rem; }
@@ -39,12 +39,12 @@ figure svg text { font-family: inherit !important; }
 figcaption { margin-bottom: .3rem; font-size: .85rem; line-height: 1.35; }
 figcaption b { color: var(--text); font-weight: 600; }
 .small { display: grid; grid-template-columns: repeat(auto-fill, minmax(13.5rem, 1fr)); gap: 1rem 1.2rem; }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(24rem, 1fr)); gap: 1.2rem 2rem;
+.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(24rem, 100%), 1fr)); gap: 1.2rem 2rem;
         align-items: start; }
 .pair svg { width: 100%; }
 .pair div figure + figure { margin-top: 1.2rem; }
 .whole { grid-column: 1 / -1; }
-.cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(27rem, 1fr)); gap: 1rem; }
+.cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(27rem, 100%), 1fr)); gap: 1rem; }
 .card { padding: .8rem 1rem 1rem; background: var(--card); border-radius: .5rem; }
 .card table { width: 100%; margin-top: .5rem; table-layout: fixed; }
 .card th { padding: .1rem .3rem; color: var(--quiet); font-size: .8rem; font-weight: 500; text-align: center; }
@@ -65,6 +65,11 @@ figcaption b { color: var(--text); font-weight: 600; }
 .confusion td div { padding: .3rem .6rem; border-radius: 3px; }
 .confusion td span { display: block; font-size: .75rem; opacity: .7; }
 .columns { display: flex; flex-wrap: wrap; gap: 0 3rem; }
-@media print { body { max-width: none; padding: 0; font-size: 11px; } nav { display: none; }
-  section { margin-top: 1.2rem; padding-top: .8rem; } .cards { grid-template-columns: 1fr 1fr; } }
+@media print {
+  html { font-size: 10px; }
+  body { max-width: none; padding: 0; }
+  nav { display: none; }
+  h2, .how { break-after: avoid; }
+  tr, .how { break-inside: avoid; }
+}
 """

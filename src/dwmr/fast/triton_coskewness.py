@@ -1,0 +1,109 @@
+"""The coskewness term and its gradient as one Triton kernel, for many runs at once.
+
+Each program owns some bits j and some bits i, and goes through the bits k > i:
+
+    M_jk = Σ_n x_nj x_ni x_nk,    gradient_j += x_i ⊙ (X sign(M)ᵀ)_j      over i < k, i ≠ j ≠ k
+
+Every unordered triple is met three times, once for each of its bits as j, so no two programs write the same gradient
+but for the split over i, whose parts are summed afterwards. Nothing of size K³ or N·K² is ever in memory.
+The plain twin is `dwmr.losses.coskewness`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from dwmr.losses import standardize
+
+PRECISION = "tf32x3"
+MAX_SAMPLES = 512
+PROGRAMS = 528  # enough to fill the largest GPUs a few times over
+
+
+def coskewness(probs: Tensor) -> Tensor:
+    """`dwmr.losses.coskewness` over all triplets, for float32 probs (..., N, K) with N ≤ `MAX_SAMPLES`."""
+    samples, bits = probs.shape[-2:]
+    total = _ThirdMoments.apply(standardize(probs))
+    return 6 * total / (samples * bits * (bits - 1) * (bits - 2))
+
+
+class _ThirdMoments(torch.autograd.Function):
+    """Σ over i < j < k of |Σ_n x_ni x_nj x_nk|, for x (..., N, K)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        *lead, samples, bits = x.shape
+        flat = x.reshape(-1, samples, bits).contiguous()
+        runs = len(flat)
+        block_n = max(16, triton.next_power_of_2(samples))
+        block = 32 if block_n <= 256 else 16
+        blocks = triton.cdiv(bits, block)
+        chunks = min(max(1, triton.cdiv(PROGRAMS, runs * blocks)), bits)
+        chunk = triton.cdiv(bits, chunks)
+        chunks = triton.cdiv(bits, chunk)
+        loss = flat.new_empty(runs, chunks, blocks)
+        gradient = flat.new_empty(runs, chunks, samples, bits)
+        _third_moments[(runs, blocks, chunks)](
+            flat,
+            loss,
+            gradient,
+            samples,
+            bits,
+            chunk,
+            N=block_n,
+            BLOCK=block,
+            PRECISION=PRECISION,
+            num_warps=8,
+        )
+        ctx.save_for_backward(gradient.sum(1).view(x.shape))
+        return loss.sum((1, 2)).view(lead) / 3
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> Tensor:
+        (gradient,) = ctx.saved_tensors
+        return gradient * upstream[0][..., None, None]
+
+
+@triton.jit
+def _third_moments(
+    x,
+    loss,
+    gradient,
+    samples,
+    bits,
+    chunk,
+    N: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    run = tl.program_id(0).to(tl.int64)
+    blocks, chunks = tl.num_programs(1), tl.num_programs(2)
+    n = tl.arange(0, N)
+    j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    base = x + run * samples * bits
+    here = (n < samples)[:, None]
+    own = tl.load(base + n[:, None] * bits + j[None, :], here & (j < bits)[None, :], 0.0)
+    first = tl.program_id(2) * chunk
+    last = tl.minimum(first + chunk, bits)
+    total = tl.zeros((BLOCK, BLOCK), tl.float32)
+    pull = tl.zeros((N, BLOCK), tl.float32)
+    for start in range((first // BLOCK) * BLOCK, bits, BLOCK):
+        k = start + tl.arange(0, BLOCK)
+        later = tl.load(base + n[:, None] * bits + k[None, :], here & (k < bits)[None, :], 0.0)
+        for i in range(first, tl.minimum(last, start + BLOCK)):
+            column = tl.load(base + n * bits + i, n < samples, 0.0)
+            moments = tl.dot(tl.trans(own * column[:, None]), later, input_precision=PRECISION)
+            counted = (k > i)[None, :] & (j != i)[:, None] & (j[:, None] != k[None, :])
+            moments = tl.where(counted & (j < bits)[:, None] & (k < bits)[None, :], moments, 0.0)
+            total += tl.abs(moments)
+            sign = tl.where(moments > 0, 1.0, tl.where(moments < 0, -1.0, 0.0))
+            pull += column[:, None] * tl.dot(later, tl.trans(sign), input_precision=PRECISION)
+    part = run * chunks + tl.program_id(2)
+    tl.store(loss + part * blocks + tl.program_id(1), tl.sum(tl.sum(total, 0), 0))
+    target = gradient + (part * samples + n[:, None]) * bits + j[None, :]
+    tl.store(target, pull, here & (j < bits)[None, :])

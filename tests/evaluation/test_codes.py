@@ -1,0 +1,127 @@
+"""The health of codes, counted by hand."""
+
+import numpy as np
+import pytest
+import torch
+
+from dwmr import InputError, Transitions, certify
+from dwmr.evaluation.codes import code_health, confusions, next_code_agreement
+from tests.evaluation.ring import Stay, ring_model, ring_transitions
+
+
+def bits(*rows: str) -> np.ndarray:
+    """ "010" as a row of Booleans."""
+    return np.array([[c == "1" for c in row] for row in rows])
+
+
+def health(codes: np.ndarray, next_codes: np.ndarray | None = None, predicted=None, episode=None) -> dict:
+    next_codes = codes if next_codes is None else next_codes
+    return code_health(codes, next_codes, next_codes if predicted is None else predicted, episode)
+
+
+def test_dead_duplicate_and_complement():
+    #                     dead bits: 0 and 3; bit 2 repeats bit 1; bit 4 is its complement; bit 5 is new
+    figures = health(bits("000110", "011101", "000111"))
+    assert figures["bits"] == 6
+    assert figures["dead"] == 2
+    assert figures["duplicate"] == 2
+
+
+def test_a_bit_that_changes_in_the_next_frames_alone_is_alive():
+    assert health(bits("00", "00"), bits("01", "00"))["dead"] == 1
+
+
+def test_a_code_of_dead_bits_alone():
+    figures = health(bits("0101", "0101"))
+    assert (figures["dead"], figures["duplicate"], figures["flips_mean"]) == (4, 0, 0)
+
+
+def test_flips_and_agreement():
+    codes, next_codes = bits("0000", "0011"), bits("0001", "1100")
+    figures = health(codes, next_codes, predicted=bits("0001", "1111"))
+    assert figures["flips_mean"] == (1 + 4) / 2
+    assert figures["exact_next"] == 50
+    assert figures["bits_next"] == 75
+
+
+def test_same_code_looks_at_frames_of_one_state_inside_an_episode():
+    codes, next_codes = bits("00", "01", "11", "10"), bits("01", "10", "00", "11")
+    # Pairs next_obs[t], obs[t+1] of one episode: 01 = 01, and 00 ≠ 10 in one bit. 10, 11 is across the border.
+    figures = health(codes, next_codes, episode=np.array([0, 0, 1, 1]))
+    assert figures["same_code"] == 50
+    assert figures["same_bits"] == 75
+    assert health(codes, next_codes)["same_code"] is None
+    alone = health(codes, next_codes, episode=np.arange(4))
+    assert alone["same_code"] is None
+    assert alone["same_bits"] is None
+
+
+def test_collisions_and_splits():
+    codes = bits("00", "00", "01", "10", "11")
+    states = np.array([[0, 0], [0, 1], [1, 0], [1, 0], [1, 1]])
+    # Code 00 stands for two states (two frames of five); state 10 has two codes (two frames of five).
+    assert confusions(codes, states) == {"collisions": 40, "splits": 40}
+    assert confusions(codes, np.arange(5)[:, None]) == {"collisions": 40, "splits": 0}
+    assert confusions(bits("0", "0"), np.array([[3], [3]])) == {"collisions": 0, "splits": 0}
+
+
+def test_codes_longer_than_a_byte_are_told_apart():
+    codes = np.zeros((20, 40), bool)
+    codes[np.arange(20), np.arange(20) * 2] = True
+    assert confusions(codes, np.arange(20).reshape(20, 1, 1)) == {"collisions": 0, "splits": 0}
+
+
+def test_certify_takes_plain_numpy_functions():
+    data = ring_transitions(labels=False)
+
+    def encode(images: np.ndarray) -> np.ndarray:
+        return images.reshape(len(images), 4) > 0
+
+    def predict(codes: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        return np.where(actions[:, None] == 0, np.roll(codes, 1, axis=1), np.roll(codes, -1, axis=1))
+
+    assert certify(encode, predict, data) == {
+        "bits": 4,
+        "dead": 0,
+        "duplicate": 0,
+        "flips_mean": 2,
+        "exact_next": 100,
+        "bits_next": 100,
+        "same_code": 100,
+        "same_bits": 100,
+    }
+    lazy = certify(encode, lambda codes, actions: codes, data)
+    assert (lazy["exact_next"], lazy["bits_next"]) == (0, 50)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.float32, torch.tensor])
+def test_certify_takes_zeros_and_ones_of_any_kind(kind):
+    data = ring_transitions()
+    make = kind if kind is torch.tensor else lambda values: np.asarray(values, dtype=kind)
+    figures = certify(lambda images: make(images.reshape(-1, 4) // 255), lambda codes, actions: codes, data)
+    assert figures["bits_next"] == 50
+
+
+@pytest.mark.parametrize(
+    ("encode", "predict", "message"),
+    [
+        (lambda x: np.full((len(x), 4), 0.5), lambda b, a: b, "codes must be Boolean, or numbers 0 and 1"),
+        (lambda x: x > 0, lambda b, a: b, r"codes must have the shape \(N, K\), got \(320, 1, 1, 4\)"),
+        (lambda x: x[:, 0, 0] > 0, lambda b, a: b[:, :2], r"one shape \(N, K\), got \(320, 4\).*and \(320, 2\)"),
+    ],
+)
+def test_certify_refuses_what_is_no_code(encode, predict, message):
+    with pytest.raises(InputError, match=message):
+        certify(encode, predict, ring_transitions(episodes=8))
+
+
+def test_next_code_agreement_of_a_model():
+    data = ring_transitions()
+    assert next_code_agreement(ring_model(), data) == {"exact_next": 100, "bits_next": 100}
+    assert next_code_agreement(ring_model(Stay()), data) == {"exact_next": 0, "bits_next": 50}
+
+
+def test_a_model_can_be_certified_as_it_is():
+    data: Transitions = ring_transitions()
+    model = ring_model()
+    assert certify(model.encode, model.predict, data)["exact_next"] == 100

@@ -1,0 +1,69 @@
+"""Imagination along real episodes of a ring of four lights."""
+
+import numpy as np
+import torch
+
+from dwmr.evaluation.probes import fit_probe
+from dwmr.evaluation.rollouts import rollout_scores
+from tests.evaluation.ring import LEFT, PLACES, RIGHT, Stay, ring_model, ring_rollouts, ring_transitions
+
+HORIZONS = (0, 1, 2, 4)
+ROUND = [[RIGHT] * 4, [LEFT] * 4]
+THERE_AND_BACK = [[RIGHT, LEFT, RIGHT, RIGHT], [LEFT, RIGHT, LEFT, LEFT]]
+
+
+def test_a_perfect_model_stays_right():
+    data = ring_transitions()
+    probe = fit_probe(ring_model().encode(data.obs), data.state, PLACES)
+    for actions in (ROUND, THERE_AND_BACK):
+        scores = rollout_scores(ring_model(), ring_rollouts(actions, HORIZONS), probe)
+        assert scores == {h: {"bits": 100, "exact": 100, "f1": 100} for h in ("1", "2", "4")}
+
+
+def test_a_model_in_which_nothing_moves_is_right_only_where_the_light_returns():
+    scores = rollout_scores(ring_model(Stay()), ring_rollouts(ROUND, HORIZONS))
+    # A misplaced light is wrong in two of four bits.
+    assert scores["1"] == scores["2"] == {"bits": 50, "exact": 0}
+    assert scores["4"] == {"bits": 100, "exact": 100}
+    back = rollout_scores(ring_model(Stay()), ring_rollouts(THERE_AND_BACK, HORIZONS))
+    assert [back[h]["exact"] for h in ("1", "2", "4")] == [0, 100, 0]
+
+
+def test_the_f1_is_of_the_imagined_boards():
+    data = ring_transitions()
+    probe = fit_probe(ring_model().encode(data.obs), data.state, PLACES)
+    scores = rollout_scores(ring_model(Stay()), ring_rollouts([[RIGHT] * 4, [RIGHT, LEFT] * 2], (0, 1, 2)), probe)
+    assert scores["1"]["f1"] == 0
+    # After two steps the boards are 2 and 0, both read as 0: F1 is 0 and 2 / 3.
+    assert np.isclose(scores["2"]["f1"], 100 / 3)
+
+
+def test_a_label_that_the_probe_never_saw_counts_as_wrong():
+    data = ring_transitions()
+    few = np.minimum(data.state, 1)
+    probe = fit_probe(ring_model().encode(data.obs), few, 2)
+    scores = rollout_scores(ring_model(), ring_rollouts([[RIGHT] * 4], (0, 3)), probe)
+    assert scores["3"] == {"bits": 100, "exact": 100, "f1": 0}
+
+
+def test_the_horizon_ends_the_rollout():
+    assert list(rollout_scores(ring_model(), ring_rollouts(ROUND, HORIZONS), horizon=2)) == ["1", "2"]
+    assert rollout_scores(ring_model(), ring_rollouts(ROUND, HORIZONS), horizon=0) == {}
+
+
+def test_frames_past_an_episodes_end_are_not_scored():
+    episodes = ring_rollouts([[RIGHT] * 4, [RIGHT] * 4], HORIZONS, length=[4, 1])
+    episodes.obs[1, 2:] = 0
+    scores = rollout_scores(ring_model(), episodes)
+    assert [scores[h]["exact"] for h in ("1", "2", "4")] == [100, 100, 100]
+    ended = ring_rollouts([[RIGHT] * 4], HORIZONS, length=[2])
+    assert list(rollout_scores(ring_model(), ended)) == ["1", "2"]
+
+
+def test_imagination_goes_on_from_its_own_bits_not_from_the_frames():
+    episodes = ring_rollouts([[RIGHT] * 4], HORIZONS)
+    episodes.obs[0, 1] = 255  # a frame that shows nonsense on the way
+    scores = rollout_scores(ring_model(), episodes)
+    assert scores["1"]["exact"] == 0
+    assert scores["4"]["exact"] == 100
+    assert torch.is_grad_enabled()
