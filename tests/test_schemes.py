@@ -10,7 +10,6 @@ from torch.nn import functional as F
 from dwmr.config import HYPER_NAMES, Config, Hyper
 from dwmr.data.batches import Batch
 from dwmr.evaluation.codes import next_code_agreement
-from dwmr.nets.bits import binary_concrete
 from dwmr.nets.decoders import PatchDecoder
 from dwmr.nets.encoders import PatchEncoder
 from dwmr.nets.predictors import ConvPredictor
@@ -51,7 +50,7 @@ def make_batch(seed: int = 0) -> Batch:
     generator = torch.Generator().manual_seed(seed)
     images, next_images = torch.rand(2, SAMPLES, *SHAPE, generator=generator, dtype=torch.float64)
     actions = F.one_hot(torch.randint(ACTIONS, (SAMPLES,), generator=generator), ACTIONS).double()
-    noise = torch.randn(SAMPLES, BITS, generator=generator, dtype=torch.float64)
+    noise = torch.rand(SAMPLES, BITS, generator=generator, dtype=torch.float64)
     return Batch(images, actions, next_images, noise)
 
 
@@ -240,7 +239,7 @@ def test_who_sees_the_noise_of_the_variational_models(noisy_predictor):
     hyper, batch = make_hyper(noise=1.5), make_batch()
     learner = make_learner(hyper, OBJECTIVES["dwmr+beta-vae"], noisy_predictor=noisy_predictor)
     logits = copy.deepcopy(learner.model.encoder)(batch.images)
-    noised, probs = binary_concrete(logits, 1.5 * batch.noise, 1.0), torch.sigmoid(logits)
+    noised, probs = torch.sigmoid(logits + 1.5 * torch.logit(batch.noise)), torch.sigmoid(logits)
     predictor, decoder = inputs_of(learner.model.predictor), inputs_of(learner.model.decoder)
     SCHEMES["two_step"](learner, batch, hyper)
     assert len(decoder) == 1

@@ -188,7 +188,7 @@ def test_files_that_are_no_npz_are_refused(tmp_path):
     np.save(single, IMAGES)
     for content in (b"", b"nonsense", whole[:-100], whole[: len(whole) // 2], single.getvalue()):
         (tmp_path / "bad.npz").write_bytes(content)
-        with pytest.raises(InputError, match="bad.npz"):
+        with pytest.raises(InputError, match=r"bad\.npz"):
             load_transitions(tmp_path / "bad.npz")
     with pytest.raises(InputError, match=r"absent\.npz does not exist"):
         load_transitions(tmp_path / "absent.npz")

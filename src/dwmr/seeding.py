@@ -14,11 +14,15 @@ import zlib
 
 import numpy as np
 
+from dwmr.errors import InputError
+
 _LOW_HALF = np.uint64(32)
 
 
 def rng(seed: int, *stream: str | int) -> np.random.Generator:
     """Generator of the stream named by words and non-negative numbers."""
+    if seed < 0:
+        raise InputError(f"a seed must not be negative, got {seed}")
     names = [zlib.crc32(s.encode()) if isinstance(s, str) else s for s in stream]
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, *names])))
 

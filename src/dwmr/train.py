@@ -138,12 +138,12 @@ def train(
                 record["val"] = next_code_agreement(model, val)
             record["seconds"] = round(time.perf_counter() - started, 3)
             metrics.append(record)
-            _warn_if_collapsed(record, config.bits)
             if folder is not None:
                 _append_line(folder / METRICS, record)
                 save_checkpoint(folder, learner, epoch + 1)
             if board is not None:
                 _log_tensorboard(board, record)
+            _warn_if_collapsed(record, config.bits)  # once all is saved, since a warning may be made an error
             shown.describe(_one_line(record))
     return Run(model.eval(), config, seed, folder, metrics)
 

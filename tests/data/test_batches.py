@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from dwmr.data.batches import Loader, draw_triplets, plan_epoch
+from dwmr import load_transitions
+from dwmr.data.batches import Loader, draw_triplets, open_uniform, plan_epoch
 from dwmr.seeding import rng
 
 
@@ -57,13 +58,23 @@ def test_triplets_are_distinct_and_uniform(bits):
     assert np.allclose(counts, len(flat) / len(kinds), rtol=0.5)
 
 
-def test_noise_is_standard_logistic():
-    noise = plan(count=4000, batch_size=1000, bits=10, noise=True).noise
-    assert noise.shape == (4, 1000, 10)
-    assert noise.dtype == np.float32
+def test_noise_is_uniform_and_its_logits_standard_logistic():
+    uniform = plan(count=4000, batch_size=1000, bits=10, noise=True).noise
+    assert uniform.shape == (4, 1000, 10)
+    assert uniform.dtype == np.float32
+    noise = torch.logit(torch.from_numpy(uniform)).numpy()
     assert noise.std() == pytest.approx(np.pi / np.sqrt(3), rel=0.03)
     for quantile in (0.1, 0.5, 0.9):
         assert np.quantile(noise, quantile) == pytest.approx(np.log(quantile / (1 - quantile)), abs=0.05)
+
+
+def test_noise_is_finite_even_at_the_ends():
+    class Zeros:
+        def random(self, shape, dtype):
+            return np.zeros(shape, dtype)
+
+    assert torch.logit(torch.from_numpy(open_uniform(Zeros(), (2,)))).isfinite().all()
+    assert torch.logit(torch.tensor(1 - 2.0**-24)).isfinite()  # the largest float32 below 1
 
 
 def test_nothing_is_drawn_that_is_not_needed():
@@ -82,8 +93,6 @@ def test_the_loader_gives_the_planned_transitions(tiny):
 
 
 def test_the_loader_reads_from_the_disk(tiny, tmp_path):
-    from dwmr import load_transitions
-
     tiny.save(tmp_path / "t")
     stored = load_transitions(tmp_path / "t")
     chosen = plan(count=len(tiny), batch_size=32)

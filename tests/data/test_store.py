@@ -50,7 +50,7 @@ def test_an_existing_path_is_left_alone(saved):
 
 
 def test_an_array_of_objects_is_not_written(tmp_path):
-    with pytest.raises(ValueError, match="[Oo]bject"):
+    with pytest.raises(ValueError, match=r"[Oo]bject"):
         store.save(tmp_path / "s", "things", store.Stored({"x": np.array([{}])}, {}, {}))
     assert list(tmp_path.iterdir()) == []
 

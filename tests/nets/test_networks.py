@@ -1,5 +1,7 @@
 """The paper's networks by their layers, and the generic ones on images of any size."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from torch import nn
@@ -32,7 +34,7 @@ def norm(channels: int) -> int:
 def test_encoder_of_the_8puzzle():
     encoder = ENCODERS["conv"](PUZZLE, 64)
     channels = [1, 8, 16, 32, 32, 16]
-    layers = sum(conv(a, b, bias=False) + norm(b) for a, b in zip(channels, channels[1:]))
+    layers = sum(conv(a, b, bias=False) + norm(b) for a, b in pairwise(channels))
     assert count(encoder) == layers + linear(16 * 11 * 11, 96) + linear(96, 64) == 212_024
     assert encoder(torch.zeros(2, *PUZZLE)).shape == (2, 64)
     groups = [layer for layer in encoder.modules() if isinstance(layer, nn.GroupNorm)]
@@ -49,7 +51,7 @@ def test_decoder_of_the_8puzzle():
     decoder = DECODERS["conv"](PUZZLE, 64)
     head = linear(64, 96) + linear(96, 16 * 11 * 11)
     channels = [16, 32, 32, 16, 8]
-    layers = sum(conv(a, b, bias=False) + norm(b) for a, b in zip(channels, channels[1:]))
+    layers = sum(conv(a, b, bias=False) + norm(b) for a, b in pairwise(channels))
     assert count(decoder) == head + layers + conv(8, 1) == 213_865
     assert decoder(torch.zeros(2, 64)).shape == (2, *PUZZLE)
 

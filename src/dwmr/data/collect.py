@@ -111,7 +111,7 @@ def make_transitions(
         next_state=next_state,
         n_classes=benchmark.n_classes,
         episode=np.repeat(np.arange(episodes, dtype=np.int64), steps),
-        about={"benchmark": name, "split": split, "seed": seed},
+        about=_about(benchmark, split, seed, digits),
     )
 
 
@@ -130,8 +130,15 @@ def make_rollouts(name: str, episodes: int = ROLLOUT_EPISODES, *, seed: int = 0,
         length=np.full(episodes, HORIZONS[-1], np.int64),
         state=state,
         n_classes=benchmark.n_classes,
-        about={"benchmark": name, "split": "rollout", "seed": seed},
+        about=_about(benchmark, "rollout", seed, digits),
     )
+
+
+def _about(benchmark: Benchmark, split: str, seed: int, digits: str) -> dict[str, Any]:
+    about: dict[str, Any] = {"benchmark": benchmark.name, "split": split, "seed": seed}
+    if benchmark.drawer is _puzzle_drawer:
+        about["digits"] = load_digits(digits, split="test" if split == "rollout" else split).source
+    return about
 
 
 def _joined(states: np.ndarray) -> np.ndarray:

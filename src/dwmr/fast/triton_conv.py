@@ -1,7 +1,7 @@
 """3×3 convolution + per-channel normalisation + ReLU (+ 2×2 average pooling) as four Triton kernels.
 
-This is one block of `dwmr.nets.encoders.ConvEncoder`, for many runs at once: images (S, N, C, H, W), each run s with its
-own weights. Stock convolutions are slow on such small images and channels, and each elementwise step is a pass over
+This is one block of `dwmr.nets.encoders.ConvEncoder`, for many runs at once: images (S, N, C, H, W), each run s with
+its own weights. Stock convolutions are slow on such small images and channels, and each elementwise step is a pass over
 the largest tensors of the whole update. Here
 
     convolve        implicit matrix product over (channel, tap); with flipped weights it also gives the input's gradient
@@ -121,8 +121,9 @@ def _convolve(
         c = col[:, None] + (tap % 3 - 1)[None, :]
         inside = (r >= 0) & (r < HEIGHT) & (c >= 0) & (c < WIDTH)
         known = inner < CIN * 9
-        pointers = images + (image * CIN + channel[None, :]) * area + r * WIDTH + c
-        x = tl.load(pointers, inside & known[None, :] & (pixel < area)[:, None], 0.0)
+        # A sum of a pixel and a tap's offset: neighbouring pixels are seen to be neighbours in memory.
+        near = pixel[:, None] + (channel * area + (tap // 3 - 1) * WIDTH + tap % 3 - 1)[None, :]
+        x = tl.load(images + image * CIN * area + near, inside & known[None, :] & (pixel < area)[:, None], 0.0)
         if TRANSPOSED:
             place = (channel[:, None] * COUT + out[None, :]) * 9 + (8 - tap)[:, None]
         else:
@@ -200,8 +201,8 @@ def _weight_gradient(
             r = row[:, None] + (tap // 3 - 1)[None, :]
             c = col[:, None] + (tap % 3 - 1)[None, :]
             inside = (r >= 0) & (r < HEIGHT) & (c >= 0) & (c < WIDTH)
-            pointers = images + (image * CIN + channel[None, :]) * area + r * WIDTH + c
-            x = tl.load(pointers, inside & known[None, :] & live[:, None], 0.0)
+            near = pixel[:, None] + (channel * area + (tap // 3 - 1) * WIDTH + tap % 3 - 1)[None, :]
+            x = tl.load(images + image * CIN * area + near, inside & known[None, :] & live[:, None], 0.0)
             total = tl.dot(g, x, total, input_precision=PRECISION)
     target = partial + (place * COUT + out[:, None]) * (CIN * 9) + inner[None, :]
     tl.store(target, total, known[None, :] & (out < COUT)[:, None])
