@@ -78,7 +78,7 @@ def collect(
     splits = load_splits(destination)
     preview = _preview(splits.train, destination / "preview.png")
     sizes = ", ".join(f"{name} {len(part):,}" for name, part in _parts(splits).items())
-    out.print(f"{destination}: {sizes}{preview}", highlight=False)
+    _say(f"{destination}: {sizes}{preview}")
 
 
 @app.command(
@@ -123,7 +123,7 @@ def train(
         )
         records[str(folder)] = result.metrics
         if not as_json:
-            out.print(f"{folder}: {tables.last_epoch(result.metrics)}", highlight=False)
+            _say(f"{folder}: {tables.last_epoch(result.metrics)}")
     if as_json:
         _print_json({folder: metrics[-1] for folder, metrics in records.items()})
 
@@ -168,7 +168,7 @@ def evaluate(
     for table in tables.evaluation(found.figures):
         out.print(table)
     if report is not None:
-        out.print(f"report: {report}", highlight=False)
+        _say(f"report: {report}")
 
 
 @app.command(epilog=example("dwmr presets", "dwmr presets --json"))
@@ -178,13 +178,13 @@ def presets(as_json: AsJson = False) -> None:
         _print_json({name: config.to_dict() for name, config in PRESETS.items()})
         return
     out.print(tables.presets(PRESETS))
-    out.print(f"Options of --set: {', '.join(option_names())}", highlight=False)
+    _say(f"Options of --set: {', '.join(option_names())}")
 
 
 @app.callback(invoke_without_command=True)
 def _version(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     if version:
-        out.print(f"dwmr {dwmr.__version__}", highlight=False)
+        _say(f"dwmr {dwmr.__version__}")
         raise typer.Exit
 
 
@@ -204,6 +204,10 @@ def main() -> None:
         err.print("interrupted")
         sys.exit(130)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _say(line: str) -> None:
+    out.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _fail(message: str) -> None:

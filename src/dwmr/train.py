@@ -73,6 +73,7 @@ def train(
         TrainingDiverged: a loss term became NaN or infinite; the last good checkpoint is kept.
     """
     where = resolve_device(device)
+    writer = _tensorboard_writer(out) if tensorboard else None
     family = objective or _family(config.model)
     scheme_name = family.scheme or config.scheme
     if scheme_name not in SCHEMES:
@@ -109,7 +110,7 @@ def train(
     loader = Loader(train, where)
     updates = len(train) // config.batch_size
     with ExitStack() as stack:
-        board = stack.enter_context(_tensorboard(folder)) if tensorboard else None
+        board = stack.enter_context(writer(str(folder / "tensorboard"))) if writer and folder else None
         shown = stack.enter_context(
             progress_bars.bar(
                 f"{config.name} seed {seed}",
@@ -240,6 +241,8 @@ def _open_folder(folder: Path, info: RunInfo, learner: Learner, resume: bool) ->
         raise FileExistsError(f"{folder} exists already; resume it, or choose another folder")
     _require_same(read_info(folder), info, folder)
     done = restore(folder, learner)
+    if done > info.config.epochs:
+        raise InputError(f"{folder} has {done} epochs behind it already, more than the {info.config.epochs} asked for")
     metrics = [record for record in read_metrics(folder) if record["epoch"] <= done]
     atomic_write_text(folder / METRICS, "".join(json.dumps(record) + "\n" for record in metrics))
     atomic_write_json(folder / RUN, info.to_dict())
@@ -297,14 +300,14 @@ def _one_line(record: dict[str, Any]) -> str:
     return f"{terms} · {health}{exact}"
 
 
-def _tensorboard(folder: Path | None) -> Any:
-    if folder is None:
+def _tensorboard_writer(out: str | Path | None) -> Any:
+    if out is None:
         raise InputError("TensorBoard logging needs a run folder")
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise InputError("TensorBoard is not installed; pip install 'dwmr[tensorboard]'") from error
-    return SummaryWriter(str(folder / "tensorboard"))
+    return SummaryWriter
 
 
 def _log_tensorboard(board: Any, record: dict[str, Any]) -> None:

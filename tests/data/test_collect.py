@@ -247,7 +247,8 @@ def test_a_data_folder_holds_the_splits_in_proportion(name, tmp_path):
         made = make_transitions(name, split, count, digits="sklearn", seed=3)
         assert digest(stored) == digest(made)
         assert len(stored) == (-(-count // 40) * 40 if name in GAMES else count)
-        assert stored.about == {"benchmark": name, "split": split, "seed": 3}
+        drawn = {"digits": "sklearn"} if name.startswith("8puzzle") else {}
+        assert stored.about == {"benchmark": name, "split": split, "seed": 3} | drawn
     assert digest(data.rollout) == digest(make_rollouts(name, 10, digits="sklearn", seed=3))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
 

@@ -43,10 +43,10 @@ def certify(encode: Encode, predict: Predict, transitions: Transitions) -> dict[
     raw = encode(transitions.obs)
     codes, next_codes = _as_bits(raw), _as_bits(encode(transitions.next_obs))
     predicted = _as_bits(predict(raw, np.asarray(transitions.actions)))
-    if not codes.shape == next_codes.shape == predicted.shape:
+    if not codes.shape == next_codes.shape == predicted.shape or len(codes) != len(transitions):
         raise InputError(
-            f"encode and predict must return codes of one shape (N, K), got {codes.shape}, {next_codes.shape} "
-            f"and {predicted.shape}"
+            f"encode and predict must return codes of one shape (N, K) with N = {len(transitions)}, "
+            f"got {codes.shape}, {next_codes.shape} and {predicted.shape}"
         )
     return code_health(codes, next_codes, predicted, transitions.episode)
 

@@ -1,11 +1,13 @@
 """Linear probes: how much of the symbolic board can be read from the bits.
 
 Fitted on training encodings only: one affine layer, or for grid-aligned codes a 1×1 convolution; cross-entropy,
-15 epochs of Adam at 0.01 with weight decay 0.001.
+15 epochs of Adam at 0.01 with weight decay 0.001. On data so small that this would be fewer than `MIN_UPDATES` updates
+(the paper's splits have more), epochs are added until it is not.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +22,7 @@ EPOCHS = 15
 LEARNING_RATE = 0.01
 WEIGHT_DECAY = 0.001
 BATCH_SIZE = 256
+MIN_UPDATES = 1500
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,8 @@ def fit_probe(codes: Tensor, states: np.ndarray, n_classes: int, kind: str = "af
     probe = Probe(layer.to(codes.device), kind, cells, n_classes)
     optimizer = torch.optim.Adam(layer.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True)
     values = codes.to(torch.float32)
-    for epoch in range(EPOCHS):
+    epochs = max(EPOCHS, math.ceil(MIN_UPDATES / math.ceil(len(codes) / BATCH_SIZE)))
+    for epoch in range(epochs):
         order = torch.from_numpy(shuffled(rng(seed, "probe order", epoch), len(codes))).to(codes.device)
         for index in order.split(BATCH_SIZE):
             loss = F.cross_entropy(probe.logits(values[index]).flatten(0, 1), labels[index].flatten())

@@ -1,0 +1,222 @@
+"""The command line as a user meets it: whole commands, their output, and their one-line refusals."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import dwmr
+from dwmr.cli import main
+from dwmr.presets import PRESETS
+
+SMALL = ["--set", "epochs=1", "--set", "batch_size=64"]
+
+
+@pytest.fixture
+def cli(monkeypatch, capsys):
+    """Run a command; its exit status, standard output and standard error."""
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["dwmr", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return ended.value.code, said.out, said.err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli") / "ice"
+    from dwmr.data.collect import collect_benchmark
+
+    collect_benchmark("iceslider", folder, transitions=400, progress=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli") / "run"
+    splits = dwmr.load_splits(data)
+    dwmr.train(dwmr.preset("iceslider/dwmr", epochs=1, batch_size=64), train=splits.train, val=splits.val, out=folder)
+    return folder
+
+
+def test_collect_writes_a_data_folder_with_a_preview(cli, tmp_path):
+    status, out, _ = cli("collect", "iceslider", "--transitions", 80, "--out", tmp_path / "d")
+    assert status == 0
+    assert "train 80" in out
+    assert (tmp_path / "d" / "preview.png").read_bytes().startswith(b"\x89PNG")
+    assert dwmr.load_splits(tmp_path / "d").rollout is not None
+
+
+def test_collect_from_a_gymnasium_environment(cli, tmp_path):
+    status, _, _ = cli("collect", "--env", "dwmr/DigitJump-v0", "--transitions", 50, "--out", tmp_path / "d")
+    assert status == 0
+    assert len(dwmr.load_splits(tmp_path / "d").train) == 50
+
+
+def test_train_then_evaluate_with_every_promised_figure(cli, data, tmp_path):
+    run, page = tmp_path / "run", tmp_path / "report.html"
+    status, out, _ = cli("train", "iceslider/dwmr", "--data", data, "--out", run, *SMALL)
+    assert status == 0
+    assert "1 epochs" in out
+    status, out, _ = cli("evaluate", run, "--data", data, "--json", "--report", page)
+    assert status == 0
+    figures = json.loads(out)
+    scores = {"f1", "f1_true_labels", "accuracy", "board_accuracy", "changed_cells_f1"}
+    assert set(figures["encoding"]) == set(figures["imagination"]) == scores
+    assert set(figures["baselines"]) == {"copy", "majority"}
+    health = {"dead", "duplicate", "flips_mean", "collisions", "splits", "same_code", "exact_next"}
+    assert health <= set(figures["codes"])
+    assert list(figures["rollout"]) == ["1", "2", "5", "10", "20", "50", "100", "200", "500", "1000"]
+    assert set(figures["rollout"]["1"]) == {"bits", "exact", "f1"}
+    assert "<html" in page.read_text()
+
+
+def test_evaluate_shows_tables_and_shortens_the_horizon(cli, data, trained):
+    status, out, _ = cli("evaluate", trained, "--data", data, "--split", "val", "--horizon", 10)
+    assert status == 0
+    assert "imagination" in out
+    assert "copy the board" in out
+    assert " 10 " in out
+    assert " 20 " not in out
+
+
+def test_several_seeds_make_a_folder_each(cli, data, tmp_path):
+    status, out, _ = cli(
+        "train", "iceslider/dwmr", "--data", data, "--out", tmp_path, "--seeds", "0,2", "--json", *SMALL
+    )
+    assert status == 0
+    assert [name.rsplit("/", 1)[1] for name in json.loads(out)] == ["seed-0", "seed-2"]
+    weights = [dwmr.WorldModel.load(tmp_path / f"seed-{seed}").encoder.state_dict() for seed in (0, 2)]
+    assert any(not np.array_equal(a, b) for a, b in zip(weights[0].values(), weights[1].values()))
+    status, _, err = cli("evaluate", tmp_path, "--data", data)
+    assert status == 2
+    assert "seed-0" in err
+
+
+def test_a_lone_npz_trains_without_validation(cli, data, tmp_path):
+    dwmr.load_transitions(data / "train").save(tmp_path / "mine.npz")
+    status, _, _ = cli("train", "generic/dwmr", "--data", tmp_path / "mine.npz", "--out", tmp_path / "run", *SMALL)
+    assert status == 0
+    status, _, err = cli("evaluate", tmp_path / "run", "--data", tmp_path / "mine.npz")
+    assert status == 2
+    assert "no split 'test'" in err
+    status, out, _ = cli("evaluate", tmp_path / "run", "--data", tmp_path / "mine.npz", "--split", "train", "--json")
+    assert status == 0
+    assert json.loads(out)["codes"]["bits"] == 64
+
+
+def test_presets_are_listed(cli):
+    _, out, _ = cli("presets", "--json")
+    assert set(json.loads(out)) == set(PRESETS)
+    status, out, _ = cli("presets")
+    assert status == 0
+    assert all(name in out for name in PRESETS)
+
+
+@pytest.mark.parametrize("command", ["collect", "train", "evaluate", "presets"])
+def test_help_has_an_example(cli, command):
+    status, out, _ = cli(command, "--help")
+    assert status == 0
+    assert f"$ dwmr {command}" in out
+
+
+def test_without_data_the_benchmark_is_collected_into_the_cache(cli, tmp_path, monkeypatch):
+    cached = tmp_path / "cache" / "data" / "digitjump"
+    monkeypatch.setenv("DWMR_CACHE", str(tmp_path / "cache"))
+    status, _, err = cli("train", "iceslider/dwmr", "--out", tmp_path / "run", "--set", "epochs=0")
+    assert status == 2
+    assert "epochs" in err
+    assert not (tmp_path / "cache").exists()
+
+    from dwmr.cli import _load_data
+    from dwmr.data import collect
+
+    small = dataclasses.replace(collect.BENCHMARKS["digitjump"], sizes={"train": 80, "val": 40, "test": 40})
+    monkeypatch.setitem(collect.BENCHMARKS, "digitjump", small)
+    assert len(_load_data(None, "digitjump").train) == 80
+    written = (cached / "train" / "header.json").stat().st_mtime_ns
+    assert len(_load_data(None, "digitjump").train) == 80
+    assert (cached / "train" / "header.json").stat().st_mtime_ns == written
+
+
+BAD = [
+    (["trian"], "train"),
+    (["train", "iceslider/dwmrr", "--out", "x"], "iceslider/dwmr"),
+    (["train", "iceslider/dwmr", "--out", "x", "--set", "lrr=1"], "'lr'"),
+    (["train", "iceslider/dwmr", "--out", "x", "--set", "lr"], "name=value"),
+    (["train", "iceslider/dwmr", "--out", "x", "--set", "lr=fast"], "must be a number"),
+    (["train", "iceslider/dwmr", "--out", "x", "--set", "tau=1.5"], "tau"),
+    (["train", "iceslider/dwmr", "--out", "x", "--outt", "y"], "--out"),
+    (["train", "iceslider/dwmr"], "--out"),
+    (["train", "iceslider/dwmr", "--out", "x", "--data", "nowhere"], "nowhere does not exist"),
+    (["train", "iceslider/dwmr", "--out", "x", "--device", "gpu"], "gpu"),
+    (["train", "iceslider/dwmr", "--out", "x", "--seeds", "a-b"], "0-9"),
+    (["train", "generic/dwmr", "--out", "x"], "--data"),
+    (["evaluate", "nowhere"], "not a run folder"),
+    (["collect", "icesliderr", "--out", "x"], "iceslider"),
+    (["collect", "--out", "x"], "name a benchmark"),
+    (["collect", "--env", "dwmr/IceSlider-v0", "--out", "x"], "--transitions"),
+    (["collect", "--env", "dwmr/IceSlider-v9", "--transitions", "9", "--out", "x"], "IceSlider-v0"),
+    (["collect", "iceslider", "--transitions", "1", "--out", "x"], "40"),
+    (["collect", "iceslider", "--seed", "-1", "--out", "x"], "--seed"),
+    (["collect", "8puzzle", "--digits", "nowhere", "--out", "x"], "nowhere"),
+]
+
+
+@pytest.mark.parametrize(("words", "named"), BAD, ids=[" ".join(words) for words, _ in BAD])
+def test_wrong_input_is_one_clear_line_and_status_2(cli, tmp_path, monkeypatch, words, named):
+    monkeypatch.chdir(tmp_path)
+    status, out, err = cli(*words)
+    assert status == 2
+    assert out == ""
+    assert len(err.strip().splitlines()) == 1
+    assert err.startswith("error: ")
+    assert named in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_folder_is_not_overwritten(cli, data, trained):
+    before = (trained / "checkpoint.safetensors").read_bytes()
+    status, _, err = cli("train", "iceslider/dwmr", "--data", data, "--out", trained, *SMALL)
+    assert status == 2
+    assert "--resume" in err
+    status, _, err = cli("collect", "iceslider", "--out", data)
+    assert status == 2
+    assert "exists" in err
+    assert (trained / "checkpoint.safetensors").read_bytes() == before
+
+
+def test_a_run_folder_of_another_version_is_refused(cli, data, trained, tmp_path):
+    import shutil
+
+    other = tmp_path / "run"
+    shutil.copytree(trained, other)
+    info = json.loads((other / "run.json").read_text())
+    (other / "run.json").write_text(json.dumps(info | {"version": 99}))
+    status, _, err = cli("evaluate", other, "--data", data)
+    assert status == 2
+    assert "version 99" in err
+
+
+def test_a_full_disk_while_collecting_leaves_nothing(cli, tmp_path, monkeypatch):
+    import errno
+    import os
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("dwmr.files.os.fsync", full)
+    status, _, err = cli("collect", "iceslider", "--transitions", 80, "--out", tmp_path / "d")
+    assert status == 2
+    assert "No space left" in err
+    assert list(tmp_path.iterdir()) == []
