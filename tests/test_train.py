@@ -20,7 +20,7 @@ from dwmr.checkpoint import CHECKPOINT, RUN, _read_tensors
 from dwmr.data.collect import make_transitions
 from dwmr.objectives import OBJECTIVES, Objective
 from dwmr.presets import PRESETS
-from dwmr.train import METRICS, read_metrics
+from dwmr.run_folder import METRICS, read_metrics
 
 SOURCE = str(Path(dwmr.__file__).parents[1])
 

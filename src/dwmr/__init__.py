@@ -14,7 +14,7 @@ from dwmr.errors import InputError, TrainingDiverged
 from dwmr.evaluation import certify, evaluate
 from dwmr.objectives import Objective
 from dwmr.presets import preset
-from dwmr.train import Run, train
+from dwmr.train import Run, train, train_many
 from dwmr.transitions import Rollouts, Splits, Transitions, load_rollouts, load_splits, load_transitions
 from dwmr.world_model import WorldModel
 
@@ -37,4 +37,5 @@ __all__ = [
     "objectives",
     "preset",
     "train",
+    "train_many",
 ]

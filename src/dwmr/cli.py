@@ -21,7 +21,7 @@ from dwmr.errors import InputError, TrainingDiverged, unknown
 from dwmr.evaluation import examine
 from dwmr.files import cache_folder
 from dwmr.presets import PRESETS, preset
-from dwmr.train import read_metrics
+from dwmr.run_folder import read_metrics
 from dwmr.transitions import Splits, Transitions, load_splits
 from dwmr.world_model import resolve_device
 

@@ -87,6 +87,10 @@ class Config:
             factors=dataclasses.replace(self.factors, **factors),
         )
 
+    def structure(self) -> Config:
+        """This configuration without its hyperparameters and schedules: runs that share it can be trained together."""
+        return dataclasses.replace(self, hyper=Hyper(low=0.0, high=0.0), factors=NO_CHANGE, schedules=True)
+
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 

@@ -39,7 +39,7 @@ def correlation(probs: Tensor) -> Tensor:
 def coskewness(probs: Tensor, triplets: Tensor | None = None) -> Tensor:
     """L_cos, eq. 6: mean absolute third cross-moment of three distinct bits.
 
-    ``triplets`` (T, 3), each of three distinct bits, restricts the mean to a sample of them.
+    ``triplets`` (..., T, 3), each of three distinct bits, restricts the mean to a sample of them.
 
     With all triplets, the sum over distinct indices is the sum over all of them, less those where at least two
     coincide: Σ|M_ijk| − 3 Σ|M_iij| + 2 Σ|M_iii|. No mask and no index gathering is needed.
@@ -47,9 +47,9 @@ def coskewness(probs: Tensor, triplets: Tensor | None = None) -> Tensor:
     samples, bits = probs.shape[-2:]
     standard = standardize(probs)
     if triplets is not None:
-        first, second, third = triplets.unbind(-1)
-        products = standard[..., first] * standard[..., second] * standard[..., third]
-        return products.mean(-2).abs().mean(-1)
+        columns = triplets.mT.flatten(-2).unsqueeze(-2).expand(*standard.shape[:-1], -1)
+        first, second, third = standard.gather(-1, columns).unflatten(-1, (3, -1)).unbind(-2)
+        return (first * second * third).mean(-2).abs().mean(-1)
     pairs = (standard.unsqueeze(-1) * standard.unsqueeze(-2)).flatten(-2)
     every = (pairs.mT @ standard).abs().sum((-2, -1))
     two_equal = (standard.square().mT @ standard).abs().sum((-2, -1))

@@ -18,7 +18,6 @@ from torch import Tensor
 from dwmr import losses
 from dwmr.config import HYPER_NAMES, Hyper
 from dwmr.errors import InputError
-from dwmr.fast.coskewness import coskewness as fast_coskewness
 from dwmr.nets.bits import straight_through, threshold
 
 
@@ -84,9 +83,7 @@ def _prediction(codes: Codes, hyper: Hyper) -> Tensor:
     return losses.prediction(codes.predicted, codes.next_bits)
 
 
-def _coskewness(codes: Codes, hyper: Hyper) -> Tensor:
-    if codes.triplets is None and codes.probs.device.type == "cpu":
-        return fast_coskewness(codes.probs)
+def coskewness(codes: Codes, hyper: Hyper) -> Tensor:
     return losses.coskewness(codes.probs, codes.triplets)
 
 
@@ -123,7 +120,7 @@ _DWMR: dict[str, Term] = {
     "pred": _prediction,
     "var": lambda codes, hyper: losses.variance(codes.probs, hyper.gamma),
     "cor": lambda codes, hyper: losses.correlation(codes.probs),
-    "cos": _coskewness,
+    "cos": coskewness,
     "loc": lambda codes, hyper: losses.locality(codes.probs, codes.next_bits, hyper.low, hyper.high),
 }
 

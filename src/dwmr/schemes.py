@@ -52,7 +52,7 @@ class Learner:
     def probabilities(self, images: Tensor, hyper: Hyper) -> tuple[Tensor, Tensor]:
         """Logits and bit probabilities by the online encoder."""
         logits = self.model.encoder(images)
-        return logits, torch.sigmoid(logits / hyper.temperature)
+        return logits, torch.sigmoid(logits / per_code(hyper.temperature))
 
     @torch.no_grad()
     def target_bits(self, next_images: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ class Learner:
         """Binary Concrete samples where the objective asks for them, else the probabilities."""
         if not self.objective.noise or batch.noise is None:
             return probs
-        return binary_concrete(logits, batch.noise, hyper.noise, hyper.temperature)
+        return binary_concrete(logits, batch.noise, per_code(hyper.noise), per_code(hyper.temperature))
 
     def decode(self, codes: Tensor) -> Tensor | None:
         return self.model.decoder(codes) if self.model.decoder is not None else None
@@ -84,6 +84,11 @@ class Learner:
             slow.lerp_(fast, 1 - tau)
         for kept, current in zip(self.target.buffers(), encoder.buffers()):
             kept.copy_(current)
+
+
+def per_code(value: float | Tensor) -> float | Tensor:
+    """A hyperparameter of one run or of several, made to broadcast against codes (..., N, K)."""
+    return value[..., None, None] if isinstance(value, Tensor) else value
 
 
 Feed = Callable[[Tensor], Tensor]

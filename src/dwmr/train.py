@@ -1,12 +1,11 @@
-"""Training: owns the epochs, the run folder, the metrics; knows no loss and no algorithm."""
+"""Training: owns the epochs, the schedules, the metrics; knows no loss and no algorithm."""
 
 from __future__ import annotations
 
-import json
-import os
+import logging
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,24 +13,28 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import dwmr
 from dwmr import progress as progress_bars
-from dwmr.checkpoint import RUN, RunInfo, read_info, restore, save_checkpoint
-from dwmr.config import HYPER_NAMES, Config, Hyper
-from dwmr.data.batches import Batch, EpochPlan, Loader, plan_epoch
+from dwmr.checkpoint import RunInfo
+from dwmr.config import Config, Hyper
+from dwmr.data.batches import EpochPlan, Loader, plan_epoch
+from dwmr.engine import Engine, EpochFigures, PlainEngine, new_hyper
 from dwmr.errors import InputError, TrainingDiverged, unknown
-from dwmr.evaluation.codes import next_code_agreement
-from dwmr.files import atomic_folder, atomic_write_json, atomic_write_text
+from dwmr.fast.engine import StackedEngine
+from dwmr.fast.stacked import can_stack
+from dwmr.fast.terms import fast_objective
 from dwmr.objectives import OBJECTIVES, Objective
+from dwmr.run_folder import open_folder, save_epoch
 from dwmr.schedules import values_at
-from dwmr.schemes import SCHEMES, Learner, Scheme
+from dwmr.schemes import SCHEMES, Learner
 from dwmr.transitions import Transitions
 from dwmr.world_model import WorldModel, build_model, image_statistics, resolve_device
 
-METRICS = "metrics.jsonl"
 DEAD_MARGIN = 1e-3  # over an epoch, a bit that is 0 or 1 in all but a thousandth of the frames counts as dead
+
+log = logging.getLogger("dwmr")
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,21 @@ class Run:
     seed: int
     path: Path | None
     metrics: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass
+class _Member:
+    """A run in training: what it is, and how far it has come."""
+
+    config: Config
+    seed: int
+    learner: Learner
+    hyper: Hyper
+    folder: Path | None
+    done: int = 0
+    metrics: list[dict[str, Any]] = field(default_factory=list)
+    failure: TrainingDiverged | None = None
+    board: Any = None
 
 
 def train(
@@ -58,6 +76,7 @@ def train(
     predictor: nn.Module | None = None,
     decoder: nn.Module | None = None,
     objective: Objective | None = None,
+    fast: str = "auto",
     tensorboard: bool = False,
     progress: bool | None = None,
 ) -> Run:
@@ -66,133 +85,260 @@ def train(
     ``val`` adds label-free figures of each epoch. ``resume`` goes on from the folder's last checkpoint, if there is
     one. Networks of one's own return logits: ``encoder(images) -> (N, K)``,
     ``predictor(codes, one_hot_actions) -> (N, K)``; a decoder returns normalised images. ``objective`` replaces the
-    loss terms of ``config.model``.
+    loss terms of ``config.model``. ``fast="off"`` takes the plain path.
 
     Raises:
         InputError: the data, the configuration or the folder is unfit; nothing was changed.
         TrainingDiverged: a loss term became NaN or infinite; the last good checkpoint is kept.
     """
-    where = resolve_device(device)
-    writer = _tensorboard_writer(out) if tensorboard else None
-    family = objective or _family(config.model)
-    scheme_name = family.scheme or config.scheme
-    if scheme_name not in SCHEMES:
-        raise unknown("scheme", scheme_name, SCHEMES)
     modules = {"encoder": encoder, "predictor": predictor, "decoder": decoder}
-    own = {role: module for role, module in modules.items() if module is not None}
-    config = _with_own_parts(config, own, train)
-    _check_data(config, train, val)
-
-    model = build_model(config, train.image_shape, train.n_actions, decoder=family.decoder, seed=seed, modules=own)
-    if config.standardize:
-        mean, std = image_statistics(train.obs)
-        model.mean.copy_(mean)
-        model.std.copy_(std)
-    model.to(where)
-    hyper = Hyper(**{name: torch.zeros((), device=where) for name in HYPER_NAMES})
-    learner = Learner(model, family, _tensor(hyper.lr), noisy_predictor=config.noisy_predictor)
-    info = RunInfo(
-        config=config,
-        seed=seed,
-        image_shape=train.image_shape,
-        n_actions=train.n_actions,
-        decoder=family.decoder,
-        own_parts=tuple(own) + (("objective",) if objective else ()),
-        data=train.fingerprint(),
-        versions={"dwmr": dwmr.__version__, "torch": torch.__version__, "numpy": np.__version__},
+    (result,) = _train_all(
+        [config],
+        [seed],
+        [out],
+        train,
+        val,
+        device=device,
+        resume=resume,
+        own={role: module for role, module in modules.items() if module is not None},
+        objective=objective,
+        fast=fast,
+        tensorboard=tensorboard,
+        progress=progress,
     )
-    folder = None if out is None else Path(out)
-    done = 0
-    metrics: list[dict[str, Any]] = []
-    if folder is not None:
-        done, metrics = _open_folder(folder, info, learner, resume)
+    if isinstance(result, TrainingDiverged):
+        raise result
+    return result
 
-    loader = Loader(train, where)
-    updates = len(train) // config.batch_size
-    with ExitStack() as stack:
-        board = stack.enter_context(writer(str(folder / "tensorboard"))) if writer and folder else None
-        shown = stack.enter_context(
-            progress_bars.bar(
-                f"{config.name} seed {seed}",
-                config.epochs * updates,
-                done=done * updates,
-                show=progress,
+
+def train_many(
+    config: Config | Sequence[Config],
+    *,
+    train: Transitions,
+    seeds: Sequence[int],
+    val: Transitions | None = None,
+    outs: Sequence[str | Path | None] | None = None,
+    device: str = "auto",
+    resume: bool = False,
+    fast: str = "auto",
+    tensorboard: bool = False,
+    progress: bool | None = None,
+) -> list[Run | TrainingDiverged]:
+    """Train several runs on the same data: one configuration, or one for each seed.
+
+    Configurations may differ in their hyperparameters and schedules, not in networks, objective, scheme or length. On a
+    GPU all runs are one program. Each result is what `train` would have given; a run that diverges is reported in its
+    place and harms no other.
+    """
+    configs = [config] * len(seeds) if isinstance(config, Config) else list(config)
+    folders = list(outs) if outs is not None else [None] * len(seeds)
+    if not (len(configs) == len(seeds) == len(folders)) or not configs:
+        raise InputError(f"got {len(configs)} configurations and {len(folders)} folders for {len(seeds)} seeds")
+    shapes = {each.structure() for each in configs}
+    if len(shapes) > 1:
+        raise InputError("runs trained together must share networks, objective, scheme, epochs and batch size")
+    return _train_all(
+        configs,
+        list(seeds),
+        folders,
+        train,
+        val,
+        device=device,
+        resume=resume,
+        own={},
+        objective=None,
+        fast=fast,
+        tensorboard=tensorboard,
+        progress=progress,
+    )
+
+
+def _train_all(
+    configs: list[Config],
+    seeds: list[int],
+    outs: list[str | Path | None] | list[None],
+    train: Transitions,
+    val: Transitions | None,
+    *,
+    device: str,
+    resume: bool,
+    own: dict[str, nn.Module],
+    objective: Objective | None,
+    fast: str,
+    tensorboard: bool,
+    progress: bool | None,
+) -> list[Run | TrainingDiverged]:
+    where = resolve_device(device)
+    if fast not in ("auto", "off"):
+        raise InputError(f"fast must be 'auto' or 'off', got {fast!r}")
+    writer = _tensorboard_writer(outs) if tensorboard else None
+    configs = [_with_own_parts(config, own, train) for config in configs]
+    family = objective or _family(configs[0].model)
+    scheme = family.scheme or configs[0].scheme
+    if scheme not in SCHEMES:
+        raise unknown("scheme", scheme, SCHEMES)
+    _check_data(configs[0], train, val)
+    # Several runs become one program on a GPU; there the learners only keep what is saved, in the CPU's memory.
+    together = where.type == "cuda" and fast == "auto" and _stackable(configs[0], family, train, own)
+    home = torch.device("cpu") if together else where
+    own_parts = tuple(own) + (("objective",) if objective else ())
+    statistics = image_statistics(train.obs) if configs[0].standardize else None
+    data = train.fingerprint()
+    members = []
+    for config, seed, out in zip(configs, seeds, outs):
+        model = build_model(config, train.image_shape, train.n_actions, decoder=family.decoder, seed=seed, modules=own)
+        if statistics is not None:
+            model.mean.copy_(statistics[0])
+            model.std.copy_(statistics[1])
+        model.to(home)
+        hyper = new_hyper(home)
+        learner = Learner(model, family, hyper.lr, noisy_predictor=config.noisy_predictor)  # type: ignore[arg-type]
+        member = _Member(config, seed, learner, hyper, None if out is None else Path(out))
+        if member.folder is not None:
+            info = RunInfo(
+                config=config,
+                seed=seed,
+                image_shape=train.image_shape,
+                n_actions=train.n_actions,
+                decoder=family.decoder,
+                own_parts=own_parts,
+                data=data,
+                versions={"dwmr": dwmr.__version__, "torch": torch.__version__, "numpy": np.__version__},
             )
-        )
+            member.done, member.metrics = open_folder(member.folder, info, learner, resume)
+        members.append(member)
+
+    # Runs that were stopped at the same epoch go on together.
+    for done in sorted({member.done for member in members}):
+        group = [member for member in members if member.done == done]
+        for batch in [group] if together else [[member] for member in group]:
+            if done < batch[0].config.epochs:
+                _train_group(batch, family, scheme, train, val, where, fast, together, writer, progress)
+    for member in members:
+        member.learner.model.to(where).eval()
+    return [
+        member.failure or Run(member.learner.model, member.config, member.seed, member.folder, member.metrics)
+        for member in members
+    ]
+
+
+def _engine(
+    members: list[_Member],
+    family: Objective,
+    scheme: str,
+    train: Transitions,
+    where: torch.device,
+    fast: str,
+    together: bool,
+) -> Engine:
+    if together:
+        return StackedEngine([member.learner for member in members], family, SCHEMES[scheme], train, where)
+    (member,) = members
+    member.learner.model.to(where)
+    member.learner.objective = fast_objective(family, where) if fast == "auto" else family
+    path = "quick terms, eager updates" if fast == "auto" else "the plain path"
+    description = f"one run on {where.type}: {path}"
+    return PlainEngine(member.learner, member.hyper, SCHEMES[scheme], Loader(train, where), description)
+
+
+def _train_group(
+    members: list[_Member],
+    family: Objective,
+    scheme: str,
+    train: Transitions,
+    val: Transitions | None,
+    where: torch.device,
+    fast: str,
+    together: bool,
+    writer: Any,
+    progress: bool | None,
+) -> None:
+    """Train runs that have the same epochs behind them to the end."""
+    config, done = members[0].config, members[0].done
+    engine = _engine(members, family, scheme, train, where, fast, together)
+    log.info("%s", engine.description)
+    names = list(family.terms)
+    updates = len(train) // config.batch_size
+    who = f"seed {members[0].seed}" if len(members) == 1 else f"{len(members)} seeds"
+    with ExitStack() as stack:
+        for member in members:
+            if writer and member.folder:
+                member.board = stack.enter_context(writer(str(member.folder / "tensorboard")))
+        bar = progress_bars.bar(f"{config.name} {who}", config.epochs * updates, done=done * updates, show=progress)
+        shown = stack.enter_context(bar)
         for epoch in range(done, config.epochs):
             started = time.perf_counter()
-            values = values_at(config, epoch)
-            for name, value in values.items():
-                _tensor(getattr(hyper, name)).fill_(value)
-            plan = plan_epoch(
-                seed,
-                epoch,
-                len(train),
-                config.batch_size,
-                config.bits,
-                noise=family.noise,
-                triplets=config.triplets,
-            )
-            record = {"epoch": epoch + 1, "hyper": values}
-            record |= _run_epoch(learner, SCHEMES[scheme_name], loader, plan, hyper, epoch, shown.advance)
-            if val is not None:
-                record["val"] = next_code_agreement(model, val)
-            record["seconds"] = round(time.perf_counter() - started, 3)
-            metrics.append(record)
-            if folder is not None:
-                _append_line(folder / METRICS, record)
-                save_checkpoint(folder, learner, epoch + 1)
-            if board is not None:
-                _log_tensorboard(board, record)
-            _warn_if_collapsed(record, config.bits)  # once all is saved, since a warning may be made an error
-            shown.describe(_one_line(record))
-    return Run(model.eval(), config, seed, folder, metrics)
+            values = [values_at(member.config, epoch) for member in members]
+            plans = [_plan(member, family, epoch, len(train)) for member in members]
+            figures = engine.run_epoch(plans, values, shown.advance)
+            agreement = engine.agreement(val) if val is not None else [None] * len(members)
+            engine.settle()
+            seconds = round(time.perf_counter() - started, 3)
+            for member, value, figure, agreed in zip(members, values, figures, agreement):
+                if member.failure is None:
+                    member.failure = _failure(figure, names, epoch)
+                if member.failure is None:
+                    record = {"epoch": epoch + 1, "hyper": value, **_figures(figure, names)}
+                    record |= {"seconds": seconds} if agreed is None else {"val": agreed, "seconds": seconds}
+                    _keep(member, record)
+            alive = [member for member in members if member.failure is None]
+            if not alive:
+                return
+            shown.describe(_one_line(alive[0].metrics[-1]))
 
 
-def _run_epoch(
-    learner: Learner,
-    scheme: Scheme,
-    loader: Loader,
-    plan: EpochPlan,
-    hyper: Hyper,
-    epoch: int,
-    advance: Callable[[], None],
-) -> dict[str, Any]:
-    """One pass over the plan. Nothing is read back from the device before it ends."""
-    model = learner.model.train()
-    names = list(learner.objective.terms)
-    terms = torch.empty(len(plan), len(names), device=loader.device)
-    ones = torch.zeros(model.bits, device=loader.device)
-    flips = torch.zeros((), device=loader.device)
-    for update, (images, actions, next_images, noise, triplets) in enumerate(loader.raw_batches(plan)):
-        batch = Batch(model.normalize(images), model.one_hot(actions), model.normalize(next_images), noise, triplets)
-        result = scheme(learner, batch, hyper)
-        terms[update] = torch.stack([result.terms[name] for name in names])
-        ones += result.bits.mean(0)
-        flips += (result.bits != result.next_bits).sum(-1).float().mean()
-        advance()
-    _require_finite(terms, names, model, epoch)
-    rates = ones / len(plan)
-    dead = ((rates < DEAD_MARGIN) | (rates > 1 - DEAD_MARGIN)).sum()
+def _stackable(config: Config, family: Objective, train: Transitions, own: dict[str, nn.Module]) -> bool:
+    model = build_model(config, train.image_shape, train.n_actions, decoder=family.decoder, modules=own)
+    return all(can_stack(network) for network in (model.encoder, model.predictor, model.decoder))
+
+
+def _plan(member: _Member, family: Objective, epoch: int, count: int) -> EpochPlan:
+    config = member.config
+    return plan_epoch(
+        member.seed,
+        epoch,
+        count,
+        config.batch_size,
+        config.bits,
+        noise=family.noise,
+        triplets=config.triplets,
+    )
+
+
+def _keep(member: _Member, record: dict[str, Any]) -> None:
+    """An epoch's record and checkpoint, on disk and wherever else it is wanted."""
+    member.metrics.append(record)
+    if member.folder is not None:
+        save_epoch(member.folder, member.learner, record)
+    if member.board is not None:
+        _log_tensorboard(member.board, record)
+    _warn_if_collapsed(record, member.config.bits)  # once all is saved, since a warning may be made an error
+
+
+def _figures(figures: EpochFigures, names: list[str]) -> dict[str, Any]:
+    ones = figures.ones
+    dead = ((ones < DEAD_MARGIN) | (ones > 1 - DEAD_MARGIN)).sum()
     return {
-        "terms": dict(zip(names, terms.double().mean(0).tolist())),
-        "bits": {"dead": int(dead), "ones": float(rates.mean()), "flips": float(flips / len(plan))},
+        "terms": dict(zip(names, figures.terms.double().mean(0).tolist())),
+        "bits": {"dead": int(dead), "ones": float(ones.mean()), "flips": figures.flips},
     }
 
 
-def _require_finite(terms: Tensor, names: list[str], model: nn.Module, epoch: int) -> None:
-    broken = ~torch.isfinite(terms)
+def _failure(figures: EpochFigures, names: list[str], epoch: int) -> TrainingDiverged | None:
+    """What went wrong in an epoch, if anything did: the first term that was not a finite number."""
+    broken = ~torch.isfinite(figures.terms)
     if bool(broken.any()):
         update = int(broken.any(1).nonzero()[0])
         first = " and ".join(repr(names[i]) for i in broken[update].nonzero().flatten().tolist())
-        raise TrainingDiverged(
+        return TrainingDiverged(
             f"the loss term {first} is not a finite number since update {update + 1} of epoch {epoch + 1}; "
             f"the checkpoint after epoch {epoch} was kept"
         )
-    if not all(bool(torch.isfinite(p).all()) for p in model.parameters()):
-        raise TrainingDiverged(
+    if not figures.finite:
+        return TrainingDiverged(
             f"a weight is not a finite number after epoch {epoch + 1}; the checkpoint after epoch {epoch} was kept"
         )
+    return None
 
 
 def _family(name: str) -> Objective:
@@ -229,59 +375,6 @@ def _check_data(config: Config, train: Transitions, val: Transitions | None) -> 
         )
 
 
-def _open_folder(folder: Path, info: RunInfo, learner: Learner, resume: bool) -> tuple[int, list[dict[str, Any]]]:
-    """Make the run folder, or take up what is in it: epochs done and their records."""
-    if not folder.exists():
-        with atomic_folder(folder) as fresh:
-            atomic_write_json(fresh / RUN, info.to_dict())
-            atomic_write_text(fresh / METRICS, "")
-            save_checkpoint(fresh, learner, 0)
-        return 0, []
-    if not resume:
-        raise FileExistsError(f"{folder} exists already; resume it, or choose another folder")
-    _require_same(read_info(folder), info, folder)
-    done = restore(folder, learner)
-    if done > info.config.epochs:
-        raise InputError(f"{folder} has {done} epochs behind it already, more than the {info.config.epochs} asked for")
-    metrics = [record for record in read_metrics(folder) if record["epoch"] <= done]
-    atomic_write_text(folder / METRICS, "".join(json.dumps(record) + "\n" for record in metrics))
-    atomic_write_json(folder / RUN, info.to_dict())
-    return done, metrics
-
-
-def _require_same(stored: RunInfo, asked: RunInfo, folder: Path) -> None:
-    """A run may be resumed for more epochs, but not with other data, another seed or another configuration."""
-    if stored.data != asked.data:
-        raise InputError(f"{folder} was trained on other data")
-    if stored.seed != asked.seed:
-        raise InputError(f"{folder} was trained with seed {stored.seed}, not {asked.seed}")
-    if stored.own_parts != asked.own_parts:
-        raise InputError(f"{folder} was trained with own parts {stored.own_parts}, not {asked.own_parts}")
-    old, new = stored.config.to_dict(), asked.config.to_dict()
-    differing = [name for name in old if old[name] != new[name] and name != "epochs"]
-    if differing:
-        raise InputError(f"{folder} was trained with another {', '.join(differing)}")
-
-
-def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
-    """The records of a run's epochs; a line cut off by a crash ends them."""
-    path = Path(folder) / METRICS
-    records: list[dict[str, Any]] = []
-    for line in path.read_text().splitlines() if path.is_file() else ():
-        try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return records
-
-
-def _append_line(path: Path, record: dict[str, Any]) -> None:
-    with open(path, "a") as file:
-        file.write(json.dumps(record) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def _warn_if_collapsed(record: dict[str, Any], bits: int) -> None:
     dead = record["bits"]["dead"]
     if dead > bits / 2:
@@ -300,8 +393,8 @@ def _one_line(record: dict[str, Any]) -> str:
     return f"{terms} · {health}{exact}"
 
 
-def _tensorboard_writer(out: str | Path | None) -> Any:
-    if out is None:
+def _tensorboard_writer(outs: Sequence[str | Path | None]) -> Any:
+    if None in outs:
         raise InputError("TensorBoard logging needs a run folder")
     try:
         from torch.utils.tensorboard import SummaryWriter
@@ -314,8 +407,3 @@ def _log_tensorboard(board: Any, record: dict[str, Any]) -> None:
     for group in ("terms", "bits", "val", "hyper"):
         for name, value in record.get(group, {}).items():
             board.add_scalar(f"{group}/{name}", value, record["epoch"])
-
-
-def _tensor(value: float | Tensor) -> Tensor:
-    assert isinstance(value, Tensor)  # an update's hyperparameters are tensors, a configuration's are numbers
-    return value

@@ -18,7 +18,7 @@ from dwmr.report import grids, save_preview, write_report
 from dwmr.report.examples import pick
 from dwmr.report.markup import Markup, element, number
 from dwmr.report.pictures import to_picture
-from dwmr.train import read_metrics
+from dwmr.run_folder import read_metrics
 
 pytest.importorskip("matplotlib")
 from matplotlib.image import imread

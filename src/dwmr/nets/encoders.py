@@ -31,6 +31,7 @@ class ConvEncoder(nn.Module):
         depth, height, width = image_shape
         if min(height, width) < 2**poolings:
             raise InputError(f"images of {height}×{width} pixels are too small to be halved {poolings} times")
+        self.even = all(side % 2**poolings == 0 for side in (height, width))  # pooling drops no row and no column
         layers: list[nn.Module] = []
         for index, out in enumerate(channels):
             layers += [

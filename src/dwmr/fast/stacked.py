@@ -1,0 +1,284 @@
+"""Networks of several runs as one: the same module, its layers with a leading run axis.
+
+`stack` takes S networks of one architecture and returns a module that runs the architecture's own `forward` on inputs
+(S, N, …), each layer replaced by one that holds the weights of all runs. Runs never mix: no layer sums over that axis.
+Convolutions are matrix products over patches, which for these small images and channels are quicker than grouped
+convolutions and give each run its own product.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dwmr.nets.encoders import ConvEncoder
+
+log = logging.getLogger("dwmr")
+
+
+class CannotStack(Exception):
+    """A layer has no stacked twin; such networks are trained one after another."""
+
+
+class StackedLayer(nn.Module):
+    """A layer of S runs. ``names`` maps its own tensors to those of the layer it stands for."""
+
+    def __init__(self, layers: Sequence[nn.Module]) -> None:
+        super().__init__()
+        first = layers[0]
+        for name in dict(first.named_parameters(recurse=False)):
+            values = [layer.get_parameter(name) for layer in layers]
+            self.register_parameter(name, nn.Parameter(torch.stack([value.detach() for value in values])))
+        for name in dict(first.named_buffers(recurse=False)):
+            self.register_buffer(name, torch.stack([layer.get_buffer(name) for layer in layers]))
+
+
+class StackedLinear(StackedLayer):
+    weight: Tensor
+    bias: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.baddbmm(self.bias.unsqueeze(1), x, self.weight.mT)
+
+
+class StackedConv(StackedLayer):
+    """A convolution over disjoint patches (stride = kernel, no padding), or of 3×3 with padding 1."""
+
+    weight: Tensor
+
+    def __init__(self, layers: Sequence[nn.Conv2d]) -> None:
+        super().__init__(layers)
+        first = layers[0]
+        kernel, stride, padding = first.kernel_size[0], first.stride[0], cast(tuple[int, int], first.padding)[0]
+        disjoint = stride == kernel and padding == 0
+        if first.kernel_size != (kernel, kernel) or not (disjoint or (kernel == 3 and stride == 1 and padding == 1)):
+            raise CannotStack(f"a convolution with kernel {first.kernel_size}, stride {stride}, padding {padding}")
+        self.kernel, self.stride, self.padding = kernel, stride, padding
+        self.has_bias = first.bias is not None
+
+    def forward(self, x: Tensor) -> Tensor:
+        runs, count = x.shape[:2]
+        patches = (
+            F.pad(x, (self.padding,) * 4).unfold(-2, self.kernel, self.stride).unfold(-2, self.kernel, self.stride)
+        )
+        rows, cols = patches.shape[3:5]
+        columns = patches.permute(0, 1, 3, 4, 2, 5, 6).reshape(runs, count * rows * cols, -1)
+        weight = self.weight.flatten(2).mT
+        if self.has_bias:
+            result = torch.baddbmm(self.get_parameter("bias").unsqueeze(1), columns, weight)
+        else:
+            result = torch.bmm(columns, weight)
+        return result.view(runs, count, rows, cols, -1).permute(0, 1, 4, 2, 3)
+
+
+class StackedConvTranspose(StackedLayer):
+    """A transposed convolution whose patches do not overlap (stride = kernel)."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, layers: Sequence[nn.ConvTranspose2d]) -> None:
+        super().__init__(layers)
+        self.kernel = layers[0].kernel_size[0]
+        if layers[0].stride[0] != self.kernel or layers[0].bias is None:
+            raise CannotStack("a transposed convolution with overlapping patches")
+
+    def forward(self, x: Tensor) -> Tensor:
+        runs, count, depth, rows, cols = x.shape
+        k = self.kernel
+        outputs = self.weight.shape[2]
+        columns = x.permute(0, 1, 3, 4, 2).reshape(runs, -1, depth)
+        patches = torch.bmm(columns, self.weight.flatten(2)).view(runs, count, rows, cols, outputs, k, k)
+        image = patches.permute(0, 1, 4, 2, 5, 3, 6).reshape(runs, count, outputs, rows * k, cols * k)
+        return image + self.bias[:, None, :, None, None]
+
+
+class StackedBatchNorm(StackedLayer):
+    weight: Tensor
+    bias: Tensor
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
+    def __init__(self, layers: Sequence[nn.BatchNorm2d]) -> None:
+        super().__init__(layers)
+        self.eps, self.momentum = layers[0].eps, cast(float, layers[0].momentum)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            var, mean = torch.var_mean(x, dim=(1, 3, 4), correction=0)
+            with torch.no_grad():
+                samples = x.shape[1] * x.shape[3] * x.shape[4]
+                self.running_mean.lerp_(mean, self.momentum)
+                self.running_var.lerp_(var * (samples / (samples - 1)), self.momentum)
+                self.num_batches_tracked.add_(1)
+        else:
+            var, mean = self.running_var, self.running_mean
+        scale = self.weight * (var + self.eps).rsqrt()
+        shift = self.bias - mean * scale
+        return torch.addcmul(_spread(shift), x, _spread(scale))
+
+
+class StackedGroupNorm(StackedLayer):
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, layers: Sequence[nn.GroupNorm]) -> None:
+        super().__init__(layers)
+        self.groups, self.eps = layers[0].num_groups, layers[0].eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        standard = F.group_norm(x.flatten(0, 1), self.groups, eps=self.eps).view_as(x)
+        return torch.addcmul(_spread(self.bias), standard, _spread(self.weight))
+
+
+class Merged(nn.Module):
+    """A layer without weights that wants (N, …): runs and samples are one axis for it."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x.flatten(0, 1)).unflatten(0, x.shape[:2])
+
+
+class StackedConvBlock(StackedLayer):
+    """Convolution, normalisation, ReLU and perhaps pooling of a `ConvEncoder`, in fused kernels."""
+
+    weight: Tensor
+
+    def __init__(self, convs: Sequence[nn.Conv2d], norms: Sequence[nn.GroupNorm], pool: bool) -> None:
+        super().__init__(convs)
+        self.scale = nn.Parameter(torch.stack([norm.weight.detach() for norm in norms]))
+        self.shift = nn.Parameter(torch.stack([norm.bias.detach() for norm in norms]))
+        self.pool = pool
+
+    def forward(self, x: Tensor) -> Tensor:
+        from dwmr.fast.triton_conv import conv_block
+
+        return conv_block(x, self.weight, self.scale, self.shift, self.pool)
+
+
+_TWINS: dict[type[nn.Module], type[StackedLayer]] = {
+    nn.Linear: StackedLinear,
+    nn.Conv2d: StackedConv,
+    nn.ConvTranspose2d: StackedConvTranspose,
+    nn.BatchNorm2d: StackedBatchNorm,
+    nn.GroupNorm: StackedGroupNorm,
+}
+_UNCHANGED = (nn.ReLU, nn.Unflatten)
+_MERGED = (nn.Flatten, nn.AvgPool2d, nn.Upsample)
+
+
+class Stacked(nn.Module):
+    """S networks of one architecture; ``network`` is the architecture with stacked layers."""
+
+    def __init__(self, networks: Sequence[nn.Module], fused: bool) -> None:
+        super().__init__()
+        self.runs = len(networks)
+        # Which tensor of ``network`` holds which of the original networks' tensors.
+        self.sources: dict[str, str] = {}
+        self.network = self._stack(list(networks), "network", "", fused)
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self.network(*inputs)
+
+    @torch.no_grad()
+    def read(self, networks: Sequence[nn.Module]) -> None:
+        """Take the runs' weights and buffers."""
+        own = self.state_dict()
+        for name, source in self.sources.items():
+            for run, network in enumerate(networks):
+                own[name][run].copy_(network.state_dict()[source])
+
+    @torch.no_grad()
+    def write(self, networks: Sequence[nn.Module]) -> None:
+        """Give each run its weights and buffers back."""
+        own = {name: tensor.cpu() for name, tensor in self.state_dict().items()}
+        states = [network.state_dict() for network in networks]
+        for name, source in self.sources.items():
+            for run, state in enumerate(states):
+                state[source].copy_(own[name][run])
+
+    def _stack(self, modules: list[nn.Module], here: str, there: str, fused: bool) -> nn.Module:
+        first = modules[0]
+        if fused and isinstance(first, ConvEncoder) and _fits_blocks(first):
+            encoder = copy.copy(first)
+            encoder._modules = dict(first._modules)
+            encoders = cast(list[ConvEncoder], modules)
+            encoder.features = self._blocks([m.features for m in encoders], f"{here}.features", f"{there}features")
+            encoder.head = cast(
+                nn.Sequential, self._stack([m.head for m in encoders], f"{here}.head", f"{there}head.", fused)
+            )
+            return encoder
+        if type(first) in _TWINS:
+            twin = _TWINS[type(first)](modules)
+            for name in twin.state_dict():
+                self.sources[f"{here}.{name}"] = f"{there}{name}"
+            return twin
+        if isinstance(first, _UNCHANGED):
+            return first
+        if isinstance(first, _MERGED):
+            return Merged(first)
+        if not list(first.children()):
+            raise CannotStack(f"a layer of type {type(first).__name__}")
+        result = copy.copy(first)
+        result._parameters, result._buffers = {}, {}
+        if [*first.parameters(recurse=False), *first.buffers(recurse=False)]:
+            raise CannotStack(f"a module of type {type(first).__name__} with tensors of its own")
+        result._modules = {
+            name: self._stack([m.get_submodule(name) for m in modules], f"{here}.{name}", f"{there}{name}.", fused)
+            for name, _ in first.named_children()
+        }
+        return result
+
+    def _blocks(self, features: list[nn.Sequential], here: str, there: str) -> nn.Sequential:
+        """The layers of `ConvEncoder.features`, three or four of them at a time as one fused block."""
+        blocks: list[nn.Module] = []
+        first, place = features[0], 0
+        while place < len(first):
+            pool = place + 3 < len(first) and isinstance(first[place + 3], nn.AvgPool2d)
+            convs = [cast(nn.Conv2d, layers[place]) for layers in features]
+            norms = [cast(nn.GroupNorm, layers[place + 1]) for layers in features]
+            tensors = {"weight": f"{place}.weight", "scale": f"{place + 1}.weight", "shift": f"{place + 1}.bias"}
+            for name, source in tensors.items():
+                self.sources[f"{here}.{len(blocks)}.{name}"] = f"{there}.{source}"
+            blocks.append(StackedConvBlock(convs, norms, pool))
+            place += 4 if pool else 3
+        return nn.Sequential(*blocks)
+
+
+def stack(networks: Sequence[nn.Module], fused: bool = False) -> Stacked:
+    """S networks as one; ``fused`` uses the Triton kernels where they fit.
+
+    Raises:
+        CannotStack: some layer has no stacked twin.
+    """
+    return Stacked(networks, fused)
+
+
+def can_stack(network: nn.Module | None) -> bool:
+    """Whether every layer of a network has a stacked twin."""
+    try:
+        return network is None or bool(stack([network]))
+    except CannotStack as reason:
+        log.info("a network cannot be stacked: %s", reason)
+        return False
+
+
+def _fits_blocks(encoder: ConvEncoder) -> bool:
+    """Whether every block normalises each channel by itself and pools even sizes only."""
+    norms = [layer for layer in encoder.features if isinstance(layer, nn.GroupNorm)]
+    return encoder.even and all(norm.num_groups == norm.num_channels for norm in norms)
+
+
+def _spread(values: Tensor) -> Tensor:
+    """(S, C) against (S, N, C, H, W)."""
+    return values[:, None, :, None, None]

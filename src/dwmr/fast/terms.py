@@ -1,0 +1,45 @@
+"""Which loss terms have a faster twin on a device."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.util
+
+import torch
+from torch import Tensor
+
+from dwmr import losses
+from dwmr.config import Hyper
+from dwmr.fast import coskewness as symmetric
+from dwmr.objectives import Codes, Objective
+from dwmr.objectives import coskewness as plain_coskewness
+
+
+@functools.cache
+def has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def fast_objective(objective: Objective, device: torch.device) -> Objective:
+    """The same objective, the paper's coskewness computed the quickest way there is on the device."""
+    if objective.terms.get("cos") is not plain_coskewness:
+        return objective
+    fast = _by_triton if device.type == "cuda" and has_triton() else _by_symmetry if device.type == "cpu" else None
+    if fast is None:
+        return objective
+    return dataclasses.replace(objective, terms={**objective.terms, "cos": fast})
+
+
+def _by_symmetry(codes: Codes, hyper: Hyper) -> Tensor:
+    if codes.triplets is not None:
+        return losses.coskewness(codes.probs, codes.triplets)
+    return symmetric.coskewness(codes.probs)
+
+
+def _by_triton(codes: Codes, hyper: Hyper) -> Tensor:
+    from dwmr.fast import triton_coskewness
+
+    if codes.triplets is not None or codes.probs.shape[-2] > triton_coskewness.MAX_SAMPLES:
+        return losses.coskewness(codes.probs, codes.triplets)
+    return triton_coskewness.coskewness(codes.probs)
