@@ -66,11 +66,11 @@ class WorldModel(nn.Module):
 
     def normalize(self, images: Tensor) -> Tensor:
         """uint8 images (N, C, H, W) as floats in [0, 1], less the training mean, over its deviation."""
-        scaled = images.to(torch.float32) / 255
+        scaled = images.to(self.mean.dtype) / 255
         return (scaled - self.mean[:, None, None]) / self.std[:, None, None]
 
     def one_hot(self, actions: Tensor) -> Tensor:
-        return F.one_hot(actions.long(), self.n_actions).to(torch.float32)
+        return F.one_hot(actions.long(), self.n_actions).to(self.mean.dtype)
 
     @torch.no_grad()
     def encode(self, images: Array, batch: int = 1024) -> Tensor:
@@ -106,14 +106,14 @@ class WorldModel(nn.Module):
         decoder = self.decoder
 
         def paint(codes: Tensor) -> Tensor:
-            pixels = decoder(codes.to(torch.float32)) * self.std[:, None, None] + self.mean[:, None, None]
+            pixels = decoder(codes.to(self.mean.dtype)) * self.std[:, None, None] + self.mean[:, None, None]
             return (pixels.clamp(0, 1) * 255).round().to(torch.uint8)
 
         with self._evaluating():
             return self._chunked(paint, batch, self._check_bits(bits))
 
     def _next_bits(self, bits: Tensor, actions: Tensor) -> Tensor:
-        logits = self.predictor(bits.to(torch.float32), self.one_hot(actions))
+        logits = self.predictor(bits.to(self.mean.dtype), self.one_hot(actions))
         return threshold(torch.sigmoid(logits)).bool()
 
     def _roll(self, bits: Tensor, actions: Tensor) -> Tensor:

@@ -51,7 +51,7 @@ class StackedEngine:
         self.obs, self.next_obs = (
             torch.from_numpy(np.array(images)).to(device) for images in (train.obs, train.next_obs)
         )
-        self.eye = torch.eye(train.n_actions, device=device)
+        self.eye = torch.eye(train.n_actions, dtype=model.mean.dtype, device=device)
         self.actions = torch.from_numpy(np.array(train.actions, dtype=np.int64)).to(device)
         self.counter = torch.zeros(1, dtype=torch.int64, device=device)
         self.order: Tensor | None = None
@@ -107,7 +107,7 @@ class StackedEngine:
         return threshold(torch.sigmoid(logits))
 
     def _normalize(self, images: Tensor) -> Tensor:
-        scaled = images.to(torch.float32) / 255
+        scaled = images.to(self.mean.dtype) / 255
         return (scaled - self.mean[:, None, None]) / self.std[:, None, None]
 
     def _lay_out(self, plans: list[EpochPlan]) -> None:

@@ -44,8 +44,8 @@ class FlatAdam:
         ]
         gradient = torch.cat([each.reshape(runs, -1) for each in gradients], dim=1)
         self.steps += 1
-        size = (self.lr.double() / (1 - BETA_1**self.steps)).float()
-        root = (1 - BETA_2**self.steps).sqrt().float()
+        size = (self.lr.double() / (1 - BETA_1**self.steps)).to(self.flat.dtype)
+        root = (1 - BETA_2**self.steps).sqrt().to(self.flat.dtype)
         self.mean.lerp_(gradient, 1 - BETA_1)
         self.square.mul_(BETA_2).addcmul_(gradient, gradient, value=1 - BETA_2)
         spread = (self.square.sqrt() / root[:, None]).add_(EPS)

@@ -1,0 +1,120 @@
+"""Many runs as one program give what each run gives alone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import dwmr
+from dwmr.config import Config
+from dwmr.data.batches import Loader, plan_epoch
+from dwmr.engine import PlainEngine, new_hyper
+from dwmr.fast.engine import StackedEngine
+from dwmr.objectives import OBJECTIVES
+from dwmr.schedules import values_at
+from dwmr.schemes import SCHEMES, Learner
+from dwmr.world_model import build_model
+
+CPU = torch.device("cpu")
+EPOCHS = 2
+
+
+@pytest.fixture
+def double_precision():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def learner_of(config: Config, seed: int, data) -> Learner:
+    family = OBJECTIVES[config.model]
+    model = build_model(config, data.image_shape, data.n_actions, decoder=family.decoder, seed=seed)
+    return Learner(model, family, new_hyper(CPU).lr, noisy_predictor=config.noisy_predictor)
+
+
+def plan_of(config: Config, seed: int, epoch: int, count: int):
+    noise = OBJECTIVES[config.model].noise
+    return plan_epoch(seed, epoch, count, config.batch_size, config.bits, noise=noise, triplets=config.triplets)
+
+
+def run_alone(config: Config, seed: int, data):
+    learner, hyper = learner_of(config, seed, data), new_hyper(CPU)
+    for optimizer in (learner.codes_optimizer, learner.predictor_optimizer):
+        optimizer.param_groups[0]["lr"] = hyper.lr
+    engine = PlainEngine(learner, hyper, SCHEMES[config.scheme], Loader(data, CPU), "")
+    for epoch in range(EPOCHS):
+        (figures,) = engine.run_epoch(
+            [plan_of(config, seed, epoch, len(data))], [values_at(config, epoch)], lambda steps: None
+        )
+    return learner, figures, engine.agreement(data)[0]
+
+
+def run_together(configs: list[Config], seeds: list[int], data):
+    learners = [learner_of(config, seed, data) for config, seed in zip(configs, seeds)]
+    engine = StackedEngine(learners, OBJECTIVES[configs[0].model], SCHEMES[configs[0].scheme], data, CPU)
+    for epoch in range(EPOCHS):
+        plans = [plan_of(config, seed, epoch, len(data)) for config, seed in zip(configs, seeds)]
+        figures = engine.run_epoch(plans, [values_at(config, epoch) for config in configs], lambda steps: None)
+    engine.settle()
+    return learners, figures, engine.agreement(data)
+
+
+def state_of(learner: Learner) -> dict[str, torch.Tensor]:
+    moments = {
+        f"{name}.{index}.{key}": value
+        for name in ("codes_optimizer", "predictor_optimizer")
+        for index, state in getattr(learner, name).state_dict()["state"].items()
+        for key, value in state.items()
+    }
+    return {
+        **learner.model.state_dict(),
+        **{f"target.{k}": v for k, v in learner.target.state_dict().items()},
+        **moments,
+    }
+
+
+@pytest.mark.parametrize(
+    ("model", "settings"),
+    [
+        ("dwmr", {"tau_factor": 0.9, "lr_factor": 0.8}),
+        ("dwmr", {"scheme": "two_step_st", "triplets": 50}),
+        ("dwmr", {"scheme": "soft"}),
+        ("dwmr+beta-vae", {"scheme": "straight_through", "noisy_predictor": True, "temperature": 0.7}),
+        ("deepcubeai", {}),
+        ("ae", {}),
+    ],
+)
+def test_runs_together_equal_runs_alone(double_precision, ice, model, settings):
+    """In float64, to 1e-5 after ten updates: sums are formed in another order (products over patches instead of
+    convolutions), and Adam divides by roots of small numbers. In float32 the biases before a BatchNorm, whose gradient
+    is rounding noise that Adam scales up, would drown the comparison."""
+    data = ice[:320]
+    base = dwmr.preset(f"iceslider/{model}", batch_size=64, **settings)
+    configs = [base, base.replace(lr=3e-4, gamma=0.3), base.replace(high=9, tau=0.8, cos=1.0)]
+    seeds = [0, 4, 7]
+    learners, figures, agreements = run_together(configs, seeds, data)
+    for config, seed, learner, figure, agreement in zip(configs, seeds, learners, figures, agreements):
+        single, expected, agreed = run_alone(config, seed, data)
+        torch.testing.assert_close(figure.terms, expected.terms, rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(figure.ones, expected.ones)
+        assert figure.flips == pytest.approx(expected.flips)
+        assert agreement == pytest.approx(agreed)
+        weights, alone = state_of(learner), state_of(single)
+        assert weights.keys() == alone.keys()
+        for name, value in weights.items():
+            torch.testing.assert_close(
+                value, alone[name], rtol=1e-5, atol=1e-5, msg=lambda text, name=name: name + text
+            )
+
+
+def test_a_run_driven_to_nan_leaves_the_others_unchanged(ice):
+    data = ice[:320]
+    base = dwmr.preset("iceslider/dwmr", batch_size=64)
+    broken = base.replace(lr=1e30)
+    healthy, figures_before, _ = run_together([base, base, base], [0, 1, 2], data)
+    mixed, figures, _ = run_together([base, broken, base], [0, 1, 2], data)
+    assert not figures[1].finite or not torch.isfinite(figures[1].terms).all()
+    for run in (0, 2):
+        assert torch.equal(figures[run].terms, figures_before[run].terms)
+        before, after = state_of(healthy[run]), state_of(mixed[run])
+        assert all(torch.equal(before[name], after[name]) for name in before)
