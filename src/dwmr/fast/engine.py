@@ -47,7 +47,8 @@ class StackedEngine:
         self.stacked = StackedLearner(learners, fast_objective(objective, device), self.hyper, device, fused)
         model = learners[0].model
         self.bits = model.bits
-        self.mean, self.std = model.mean.to(device), model.std.to(device)
+        self.scale = (1 / (255 * model.std[:, None, None])).to(device)
+        self.shift = (-model.mean / model.std)[:, None, None].to(device) if bool(model.mean.any()) else None
         self.obs, self.next_obs = (
             torch.from_numpy(np.array(images)).to(device) for images in (train.obs, train.next_obs)
         )
@@ -107,8 +108,9 @@ class StackedEngine:
         return threshold(torch.sigmoid(logits))
 
     def _normalize(self, images: Tensor) -> Tensor:
-        scaled = images.to(self.mean.dtype) / 255
-        return (scaled - self.mean[:, None, None]) / self.std[:, None, None]
+        """`WorldModel.normalize` in as few passes as can be: a product that also converts, and perhaps a sum."""
+        scaled = images * self.scale
+        return scaled if self.shift is None else scaled.add_(self.shift)
 
     def _lay_out(self, plans: list[EpochPlan]) -> None:
         """Put an epoch's random choices on the device, into the same tensors each time."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from dwmr.config import Hyper
 from dwmr.fast.optimizer import FlatAdam, flatten
-from dwmr.fast.stacked import Stacked, stack
+from dwmr.fast.stacked import stack
 from dwmr.objectives import Objective
 from dwmr.schemes import Learner
 
@@ -29,21 +29,27 @@ class StackedLearner(Learner):
         predictor = stack([model.predictor for model in models], fused).to(device)
         decoders = [model.decoder for model in models if model.decoder is not None]
         decoder = stack(decoders, fused).to(device) if decoders else None
+        self.networks = {"encoder": encoder, "predictor": predictor} | ({"decoder": decoder} if decoder else {})
         self.model: Any = SimpleNamespace(encoder=encoder, predictor=predictor, decoder=decoder)
-        self.target: Any = (
-            stack([learner.target for learner in learners], fused).to(device).requires_grad_(False).eval()
-        )
+        self.slow_network = stack([learner.target for learner in learners], fused).to(device)
+        self.target: Any = self.slow_network.requires_grad_(False).eval()
         assert isinstance(hyper.lr, Tensor)
         of_codes = [*encoder.parameters(), *(decoder.parameters() if decoder else ())]
         self.codes_optimizer: Any = FlatAdam(of_codes, hyper.lr)
         self.predictor_optimizer: Any = FlatAdam(list(predictor.parameters()), hyper.lr)
-        self.target_flat = flatten(list(self.target.parameters()))
+        self.target_flat = flatten(list(self.slow_network.parameters()))
         self.encoder_flat = self.codes_optimizer.flat[:, : self.target_flat.shape[1]]
-        self.buffers = list(zip(self.target.buffers(), encoder.buffers()))
+        self.buffers = list(zip(self.slow_network.buffers(), encoder.buffers()))
         self._read_optimizers(learners)
 
+    def compile(self) -> None:
+        """Fuse the elementwise work of the networks; worth its minute where many updates follow."""
+        for role, network in self.networks.items():
+            setattr(self.model, role, torch.compile(network, dynamic=False))
+        self.target = torch.compile(self.slow_network, dynamic=False)
+
     def train(self, mode: bool = True) -> None:
-        for network in self._networks().values():
+        for network in self.networks.values():
             network.train(mode)
 
     @torch.no_grad()
@@ -57,7 +63,7 @@ class StackedLearner(Learner):
         """Every tensor that an update changes."""
         optimizers = (self.codes_optimizer, self.predictor_optimizer)
         tensors = [tensor for o in optimizers for tensor in (o.flat, o.mean, o.square, o.steps)]
-        running = [buffer for network in self._networks().values() for buffer in network.buffers()]
+        running = [buffer for network in self.networks.values() for buffer in network.buffers()]
         return [*tensors, self.target_flat, *running, *(kept for kept, _ in self.buffers)]
 
     def finite(self) -> Tensor:
@@ -67,9 +73,9 @@ class StackedLearner(Learner):
 
     def write(self, learners: Sequence[Learner]) -> None:
         """Bring the learners up to date: weights, buffers, target, moments."""
-        for role, network in self._networks().items():
+        for role, network in self.networks.items():
             network.write([getattr(learner.model, role) for learner in learners])
-        self.target.write([learner.target for learner in learners])
+        self.slow_network.write([learner.target for learner in learners])
         for name, ours, sources in self._optimizers():
             steps = ours.steps.float().cpu()
             mean, square = (ours.parts(flat.cpu()) for flat in (ours.mean, ours.square))
@@ -97,15 +103,11 @@ class StackedLearner(Learner):
                         mean[place][run].copy_(state["exp_avg"])
                         square[place][run].copy_(state["exp_avg_sq"])
 
-    def _networks(self) -> dict[str, Stacked]:
-        found = {"encoder": self.model.encoder, "predictor": self.model.predictor, "decoder": self.model.decoder}
-        return {role: network for role, network in found.items() if network is not None}
-
     def _optimizers(self) -> list[tuple[str, FlatAdam, list[tuple[str, str]]]]:
         """Each optimizer with its name, and for each of its parameters the network and the name it has there."""
 
         def sources(*roles: str) -> list[tuple[str, str]]:
-            networks = self._networks()
+            networks = self.networks
             return [
                 (role, networks[role].sources[name])
                 for role in roles

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -64,16 +65,13 @@ class StackedConv(StackedLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         runs, count = x.shape[:2]
-        patches = (
-            F.pad(x, (self.padding,) * 4).unfold(-2, self.kernel, self.stride).unfold(-2, self.kernel, self.stride)
-        )
+        x = F.pad(x, (self.padding,) * 4) if self.padding else x
+        patches = x.unfold(-2, self.kernel, self.stride).unfold(-2, self.kernel, self.stride)
         rows, cols = patches.shape[3:5]
         columns = patches.permute(0, 1, 3, 4, 2, 5, 6).reshape(runs, count * rows * cols, -1)
-        weight = self.weight.flatten(2).mT
+        result = _TallProduct.apply(columns, self.weight.flatten(2).mT)
         if self.has_bias:
-            result = torch.baddbmm(self.get_parameter("bias").unsqueeze(1), columns, weight)
-        else:
-            result = torch.bmm(columns, weight)
+            result = result + self.get_parameter("bias").unsqueeze(1)
         return result.view(runs, count, rows, cols, -1).permute(0, 1, 4, 2, 3)
 
 
@@ -94,7 +92,7 @@ class StackedConvTranspose(StackedLayer):
         k = self.kernel
         outputs = self.weight.shape[2]
         columns = x.permute(0, 1, 3, 4, 2).reshape(runs, -1, depth)
-        patches = torch.bmm(columns, self.weight.flatten(2)).view(runs, count, rows, cols, outputs, k, k)
+        patches = _TallProduct.apply(columns, self.weight.flatten(2)).view(runs, count, rows, cols, outputs, k, k)
         image = patches.permute(0, 1, 4, 2, 5, 3, 6).reshape(runs, count, outputs, rows * k, cols * k)
         return image + self.bias[:, None, :, None, None]
 
@@ -149,21 +147,55 @@ class Merged(nn.Module):
         return self.layer(x.flatten(0, 1)).unflatten(0, x.shape[:2])
 
 
-class StackedConvBlock(StackedLayer):
-    """Convolution, normalisation, ReLU and perhaps pooling of a `ConvEncoder`, in fused kernels."""
+class StackedFeatures(nn.Module):
+    """The convolutional part of S `ConvEncoder`s, in fused kernels."""
 
-    weight: Tensor
+    def __init__(self, features: Sequence[nn.Sequential]) -> None:
+        super().__init__()
+        self.pools: list[bool] = []
+        # Each tensor's name here, and in the layers it stands for.
+        self.origins: dict[str, str] = {}
+        first, place = features[0], 0
+        while place < len(first):
+            pool = place + 3 < len(first) and isinstance(first[place + 3], nn.AvgPool2d)
+            tensors = {"weight": f"{place}.weight", "scale": f"{place + 1}.weight", "shift": f"{place + 1}.bias"}
+            for name, origin in tensors.items():
+                values = torch.stack([layers.get_parameter(origin).detach() for layers in features])
+                self.register_parameter(f"{name}{len(self.pools)}", nn.Parameter(values))
+                self.origins[f"{name}{len(self.pools)}"] = origin
+            self.pools.append(pool)
+            place += 4 if pool else 3
 
-    def __init__(self, convs: Sequence[nn.Conv2d], norms: Sequence[nn.GroupNorm], pool: bool) -> None:
-        super().__init__(convs)
-        self.scale = nn.Parameter(torch.stack([norm.weight.detach() for norm in norms]))
-        self.shift = nn.Parameter(torch.stack([norm.bias.detach() for norm in norms]))
-        self.pool = pool
+    def forward(self, images: Tensor) -> Tensor:
+        from dwmr.fast.triton_conv import Block, conv_features
 
-    def forward(self, x: Tensor) -> Tensor:
-        from dwmr.fast.triton_conv import conv_block
+        get = self.get_parameter
+        blocks = [
+            Block(get(f"weight{place}"), get(f"scale{place}"), get(f"shift{place}"), pool)
+            for place, pool in enumerate(self.pools)
+        ]
+        return conv_features(images, blocks)
 
-        return conv_block(x, self.weight, self.scale, self.shift, self.pool)
+
+class _TallProduct(torch.autograd.Function):
+    """Products (S, M, I) @ (S, I, O) with M in the ten thousands. The second factor's gradient sums over M, which a
+    batched product does in one thread block a run: it is cut into parts that are summed afterwards."""
+
+    @staticmethod
+    def forward(ctx: Any, tall: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(tall, weight)
+        return torch.bmm(tall, weight)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor]:
+        tall, weight = ctx.saved_tensors
+        (gradient,) = gradients
+        runs, rows, inner = tall.shape
+        parts = math.gcd(rows, 128)
+        left = tall.reshape(runs * parts, rows // parts, inner)
+        right = gradient.reshape(runs * parts, rows // parts, -1)
+        d_weight = torch.bmm(left.mT, right).unflatten(0, (runs, parts)).sum(1)
+        return torch.bmm(gradient, weight.mT) if ctx.needs_input_grad[0] else None, d_weight
 
 
 _TWINS: dict[type[nn.Module], type[StackedLayer]] = {
@@ -173,7 +205,7 @@ _TWINS: dict[type[nn.Module], type[StackedLayer]] = {
     nn.BatchNorm2d: StackedBatchNorm,
     nn.GroupNorm: StackedGroupNorm,
 }
-_UNCHANGED = (nn.ReLU, nn.Unflatten)
+_UNCHANGED = (nn.ReLU, nn.Unflatten)  # they act on the last axes, or on each number
 _MERGED = (nn.Flatten, nn.AvgPool2d, nn.Upsample)
 
 
@@ -213,7 +245,10 @@ class Stacked(nn.Module):
             encoder = copy.copy(first)
             encoder._modules = dict(first._modules)
             encoders = cast(list[ConvEncoder], modules)
-            encoder.features = self._blocks([m.features for m in encoders], f"{here}.features", f"{there}features")
+            fused_features = StackedFeatures([m.features for m in encoders])
+            for name, origin in fused_features.origins.items():
+                self.sources[f"{here}.features.{name}"] = f"{there}features.{origin}"
+            encoder._modules["features"] = fused_features
             encoder.head = cast(
                 nn.Sequential, self._stack([m.head for m in encoders], f"{here}.head", f"{there}head.", fused)
             )
@@ -238,21 +273,6 @@ class Stacked(nn.Module):
             for name, _ in first.named_children()
         }
         return result
-
-    def _blocks(self, features: list[nn.Sequential], here: str, there: str) -> nn.Sequential:
-        """The layers of `ConvEncoder.features`, three or four of them at a time as one fused block."""
-        blocks: list[nn.Module] = []
-        first, place = features[0], 0
-        while place < len(first):
-            pool = place + 3 < len(first) and isinstance(first[place + 3], nn.AvgPool2d)
-            convs = [cast(nn.Conv2d, layers[place]) for layers in features]
-            norms = [cast(nn.GroupNorm, layers[place + 1]) for layers in features]
-            tensors = {"weight": f"{place}.weight", "scale": f"{place + 1}.weight", "shift": f"{place + 1}.bias"}
-            for name, source in tensors.items():
-                self.sources[f"{here}.{len(blocks)}.{name}"] = f"{there}.{source}"
-            blocks.append(StackedConvBlock(convs, norms, pool))
-            place += 4 if pool else 3
-        return nn.Sequential(*blocks)
 
 
 def stack(networks: Sequence[nn.Module], fused: bool = False) -> Stacked:

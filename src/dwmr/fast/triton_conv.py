@@ -1,20 +1,22 @@
-"""3×3 convolution + per-channel normalisation + ReLU (+ 2×2 average pooling) as four Triton kernels.
+"""The convolutional part of `dwmr.nets.encoders.ConvEncoder` in four Triton kernels, for many runs at once.
 
-This is one block of `dwmr.nets.encoders.ConvEncoder`, for many runs at once: images (S, N, C, H, W), each run s with
-its own weights. Stock convolutions are slow on such small images and channels, and each elementwise step is a pass over
-the largest tensors of the whole update. Here
+Each block is a 3×3 convolution, a normalisation of every channel of every image, ReLU, and perhaps 2×2 average pooling.
+Stock convolutions are slow on such small images and channels, and each elementwise step is a pass over the largest
+tensors of the whole update. Here activations lie with channels last and a border of zeros, so that the three taps of a
+row are 3·C neighbouring numbers:
 
-    convolve        implicit matrix product over (channel, tap); with flipped weights it also gives the input's gradient
-    weight_gradient the matrix product of output gradients and shifted inputs, summed over groups of images
-    normalize       one program a plane (image, channel): mean, deviation, affine map, ReLU, pooling in registers
-    normalize_back  the same plane once more, back to the convolution's output
+    convolve         a matrix product for each of the three rows of taps; with turned weights, the input's gradient
+    weight_gradient  output gradients times inputs, summed over groups of images, then over groups
+    normalize        one program an image: moments in one pass, then affine map, ReLU and pooling in another
+    normalize_back   the same image once more, back to the convolution's output
 
-so that the convolution's output is written once and read once going forward, and read once going back.
-The plain twin is `plain_block`.
+Products use the matrix units in TF32, as stock convolutions do by default. The plain twin is `plain_features`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,66 +26,91 @@ from torch import Tensor
 from torch.nn import functional as F
 
 EPS = 1e-5
-# Three TF32 products restore float32 accuracy on the matrix units.
-PRECISION = "tf32x3"
-IMAGES_PER_GROUP = 8
+PRECISION = "tf32"
+PROGRAMS = 528  # a few for each multiprocessor of the largest GPUs
 
 
-def conv_block(images: Tensor, weight: Tensor, scale: Tensor, shift: Tensor, pool: bool) -> Tensor:
-    """images (S, N, C, H, W), weight (S, O, C, 3, 3), scale and shift (S, O) to (S, N, O, H', W')."""
-    return _ConvBlock.apply(images, weight, scale, shift, pool)
+@dataclass(frozen=True)
+class Block:
+    """Weights (S, O, C, 3, 3), scale and shift (S, O) of all runs, and whether the block pools."""
+
+    weight: Tensor
+    scale: Tensor
+    shift: Tensor
+    pool: bool
 
 
-def plain_block(images: Tensor, weight: Tensor, scale: Tensor, shift: Tensor, pool: bool) -> Tensor:
-    """`conv_block` in plain torch, run by run."""
+def conv_features(images: Tensor, blocks: Sequence[Block]) -> Tensor:
+    """images (S, N, C, H, W) through all blocks to (S, N, O, H', W'). The images themselves get no gradient."""
+    weights = [tensor for block in blocks for tensor in (block.weight, block.scale, block.shift)]
+    return _Features.apply(images, tuple(block.pool for block in blocks), *weights)
+
+
+def plain_features(images: Tensor, blocks: Sequence[Block]) -> Tensor:
+    """`conv_features` in plain torch, run by run."""
     outputs = []
-    for x, w, a, b in zip(images, weight, scale, shift):
-        y = F.relu(F.group_norm(F.conv2d(x, w, padding=1), w.shape[0], a, b, EPS))
-        outputs.append(F.avg_pool2d(y, 2) if pool else y)
+    for run, x in enumerate(images):
+        for block in blocks:
+            y = F.conv2d(x, block.weight[run], padding=1)
+            x = F.relu(F.group_norm(y, y.shape[1], block.scale[run], block.shift[run], EPS))
+            x = F.avg_pool2d(x, 2) if block.pool else x
+        outputs.append(x)
     return torch.stack(outputs)
 
 
-class _ConvBlock(torch.autograd.Function):
+class _Features(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, images: Tensor, weight: Tensor, scale: Tensor, shift: Tensor, pool: bool) -> Tensor:
-        images, weight = images.contiguous(), weight.contiguous()
-        scale, shift = scale.contiguous(), shift.contiguous()
-        convolved = convolve(images, weight)
-        output, mean, deviation = normalize(convolved, scale, shift, pool)
-        ctx.save_for_backward(images, weight, scale, shift, convolved, mean, deviation)
-        ctx.pool = pool
-        return output
+    def forward(ctx: Any, images: Tensor, pools: tuple[bool, ...], *weights: Tensor) -> Tensor:
+        runs, count, _channels, _height, _width = images.shape
+        x = F.pad(images.flatten(0, 1).permute(0, 2, 3, 1), (0, 0, 1, 1, 1, 1)).contiguous()
+        saved: list[Tensor] = []
+        for place, pool in enumerate(pools):
+            weight, scale, shift = (tensor.contiguous() for tensor in weights[3 * place : 3 * place + 3])
+            y = convolve(x, weight)
+            output, mean, deviation = normalize(y, scale, shift, pool)
+            saved += [x, y, mean, deviation, weight, scale, shift]
+            x = output
+        ctx.save_for_backward(*saved)
+        ctx.pools = pools
+        return _unpadded(x).permute(0, 3, 1, 2).reshape(runs, count, x.shape[-1], x.shape[1] - 2, x.shape[2] - 2)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        images, weight, scale, shift, convolved, mean, deviation = ctx.saved_tensors
-        arrived, d_scale, d_shift = normalize_back(
-            gradients[0].contiguous(), convolved, mean, deviation, scale, shift, ctx.pool
-        )
-        d_images = convolve(arrived, weight, transposed=True) if ctx.needs_input_grad[0] else None
-        d_weight = weight_gradient(images, arrived)
-        return d_images, d_weight, d_scale, d_shift, None
+        arrived = gradients[0].flatten(0, 1).permute(0, 2, 3, 1).contiguous()
+        found: list[Tensor | None] = []
+        for place in reversed(range(len(ctx.pools))):
+            x, y, mean, deviation, weight, scale, shift = ctx.saved_tensors[7 * place : 7 * place + 7]
+            back, d_scale, d_shift = normalize_back(
+                arrived, y, mean, deviation, scale, shift, ctx.pools[place], place > 0
+            )
+            found = [weight_gradient(x, back, weight.shape), d_scale, d_shift, *found]
+            if place:
+                arrived = convolve(back, weight, transposed=True)
+        return None, None, *found
 
 
-def convolve(images: Tensor, weight: Tensor, transposed: bool = False) -> Tensor:
-    """images (S, N, C, H, W) with weight (S, O, C, 3, 3) and zero padding; ``transposed`` maps O channels back to C."""
-    runs, count, channels, height, width = images.shape
+def _unpadded(x: Tensor) -> Tensor:
+    return x[:, 1:-1, 1:-1]
+
+
+def convolve(x: Tensor, weight: Tensor, transposed: bool = False) -> Tensor:
+    """x (S·N, H + 2, W + 2, C) with weight (S, O, C, 3, 3) to (S·N, H, W, O); ``transposed`` maps O channels to C."""
+    images, height, width, channels = x.shape[0], x.shape[1] - 2, x.shape[2] - 2, x.shape[3]
     outputs = weight.shape[2] if transposed else weight.shape[1]
-    result = images.new_empty(runs, count, outputs, height, width)
-    block = 128 if height * width >= 128 else 64
-    inner = max(16, min(32, triton.next_power_of_2(channels * 9)))
-    _convolve[(runs * count, triton.cdiv(height * width, block))](
-        images,
+    result = x.new_empty(images, height, width, outputs)
+    block = 128 if height * width >= 512 else 64
+    _convolve[(images, triton.cdiv(height * width, block))](
+        x,
         weight,
         result,
-        count,
+        images // len(weight),
         HEIGHT=height,
         WIDTH=width,
-        CIN=channels,
-        COUT=outputs,
-        WIDE=max(16, triton.next_power_of_2(outputs)),
+        C=channels,
+        OUT=outputs,
+        KP=_padded_taps(channels),
+        OP=max(16, triton.next_power_of_2(outputs)),
         BLOCK=block,
-        INNER=inner,
         TRANSPOSED=transposed,
         PRECISION=PRECISION,
         num_warps=4,
@@ -91,218 +118,250 @@ def convolve(images: Tensor, weight: Tensor, transposed: bool = False) -> Tensor
     return result
 
 
+def _padded_taps(channels: int) -> int:
+    """Inner size of one product: the 3·C numbers of a row of taps, or all nine taps of a single channel."""
+    return 16 if channels == 1 else max(16, triton.next_power_of_2(3 * channels))
+
+
 @triton.jit
 def _convolve(
-    images,
+    x,
     weight,
     result,
     count,
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
-    CIN: tl.constexpr,
-    COUT: tl.constexpr,
-    WIDE: tl.constexpr,
+    C: tl.constexpr,
+    OUT: tl.constexpr,
+    KP: tl.constexpr,
+    OP: tl.constexpr,
     BLOCK: tl.constexpr,
-    INNER: tl.constexpr,
     TRANSPOSED: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     image = tl.program_id(0).to(tl.int64)
-    run = image // count
     pixel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    row, col = pixel // WIDTH, pixel % WIDTH
-    out = tl.arange(0, WIDE)
-    area: tl.constexpr = HEIGHT * WIDTH
-    total = tl.zeros((BLOCK, WIDE), tl.float32)
-    for start in range(0, CIN * 9, INNER):
-        inner = start + tl.arange(0, INNER)
-        channel, tap = inner // 9, inner % 9
-        r = row[:, None] + (tap // 3 - 1)[None, :]
-        c = col[:, None] + (tap % 3 - 1)[None, :]
-        inside = (r >= 0) & (r < HEIGHT) & (c >= 0) & (c < WIDTH)
-        known = inner < CIN * 9
-        # A sum of a pixel and a tap's offset: neighbouring pixels are seen to be neighbours in memory.
-        near = pixel[:, None] + (channel * area + (tap // 3 - 1) * WIDTH + tap % 3 - 1)[None, :]
-        x = tl.load(images + image * CIN * area + near, inside & known[None, :] & (pixel < area)[:, None], 0.0)
-        if TRANSPOSED:
-            place = (channel[:, None] * COUT + out[None, :]) * 9 + (8 - tap)[:, None]
-        else:
-            place = out[None, :] * (CIN * 9) + inner[:, None]
-        w = tl.load(weight + run * (CIN * COUT * 9) + place, known[:, None] & (out < COUT)[None, :], 0.0)
-        total = tl.dot(x, w, total, input_precision=PRECISION)
-    target = result + (image * COUT + out[None, :]) * area + pixel[:, None]
-    tl.store(target, total, (pixel < area)[:, None] & (out < COUT)[None, :])
+    live = pixel < HEIGHT * WIDTH
+    corner = (pixel // WIDTH) * (WIDTH + 2) + pixel % WIDTH
+    k = tl.arange(0, KP)
+    o = tl.arange(0, OP)
+    x += image * ((HEIGHT + 2) * (WIDTH + 2) * C)
+    weight += (image // count) * (C * OUT * 9)
+    total = tl.zeros((BLOCK, OP), tl.float32)
+    if C == 1:
+        near = (k // 3) * (WIDTH + 2) + k % 3
+        v = tl.load(x + corner[:, None] + near[None, :], live[:, None] & (k < 9)[None, :], 0.0)
+        w = tl.load(weight + o[None, :] * 9 + k[:, None], (k < 9)[:, None] & (o < OUT)[None, :], 0.0)
+        total = tl.dot(v, w, total, input_precision=PRECISION)
+    else:
+        known = (k < 3 * C)[:, None] & (o < OUT)[None, :]
+        dx, c = k // C, k % C
+        for dy in tl.static_range(3):
+            v = tl.load(
+                x + (corner[:, None] + dy * (WIDTH + 2)) * C + k[None, :], live[:, None] & (k < 3 * C)[None, :], 0.0
+            )
+            if TRANSPOSED:
+                place = (c[:, None] * OUT + o[None, :]) * 9 + (2 - dy) * 3 + (2 - dx)[:, None]
+            else:
+                place = (o[None, :] * C + c[:, None]) * 9 + dy * 3 + dx[:, None]
+            w = tl.load(weight + place, known, 0.0)
+            total = tl.dot(v, w, total, input_precision=PRECISION)
+    target = result + (image * (HEIGHT * WIDTH) + pixel[:, None]) * OUT + o[None, :]
+    tl.store(target, total, live[:, None] & (o < OUT)[None, :])
 
 
-def weight_gradient(images: Tensor, arrived: Tensor) -> Tensor:
-    """Gradient (S, O, C, 3, 3) from inputs (S, N, C, H, W) and the gradient (S, N, O, H, W) of the outputs."""
-    runs, count, channels, height, width = images.shape
-    outputs = arrived.shape[2]
-    groups = triton.cdiv(count, IMAGES_PER_GROUP)
-    inner = min(64, max(16, triton.next_power_of_2(channels * 9)))
-    partial = images.new_empty(runs, groups, outputs, channels * 9)
-    _weight_gradient[(runs * groups, triton.cdiv(channels * 9, inner))](
-        images,
+def weight_gradient(x: Tensor, arrived: Tensor, shape: torch.Size) -> Tensor:
+    """Gradient (S, O, C, 3, 3) from inputs (S·N, H + 2, W + 2, C) and output gradients (S·N, H or H + 2, …, O)."""
+    images, height, width, channels = x.shape[0], x.shape[1] - 2, x.shape[2] - 2, x.shape[3]
+    runs, outputs = shape[:2]
+    count = images // runs
+    size = max(1, images // PROGRAMS)
+    groups = triton.cdiv(count, size)
+    partial = x.new_empty(runs, groups, *shape[1:])
+    _weight_gradient[(runs * groups,)](
+        x,
         arrived,
         partial,
         count,
         groups,
+        size,
         HEIGHT=height,
         WIDTH=width,
-        CIN=channels,
-        COUT=outputs,
-        WIDE=max(16, triton.next_power_of_2(outputs)),
-        BLOCK=64,
-        INNER=inner,
-        IMAGES=IMAGES_PER_GROUP,
+        C=channels,
+        OUT=outputs,
+        KP=_padded_taps(channels),
+        OP=max(16, triton.next_power_of_2(outputs)),
+        BLOCK=64 if channels > 16 else 128,
+        BORDER=(arrived.shape[1] - height) // 2,
         PRECISION=PRECISION,
         num_warps=4,
     )
-    return partial.sum(1).view(runs, outputs, channels, 3, 3)
+    return partial.sum(1)
 
 
 @triton.jit
 def _weight_gradient(
-    images,
+    x,
     arrived,
     partial,
     count,
     groups,
+    size,
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
-    CIN: tl.constexpr,
-    COUT: tl.constexpr,
-    WIDE: tl.constexpr,
+    C: tl.constexpr,
+    OUT: tl.constexpr,
+    KP: tl.constexpr,
+    OP: tl.constexpr,
     BLOCK: tl.constexpr,
-    INNER: tl.constexpr,
-    IMAGES: tl.constexpr,
+    BORDER: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     place = tl.program_id(0).to(tl.int64)
     run, group = place // groups, place % groups
-    inner = tl.program_id(1) * INNER + tl.arange(0, INNER)
-    channel, tap = inner // 9, inner % 9
-    known = inner < CIN * 9
-    out = tl.arange(0, WIDE)
-    area: tl.constexpr = HEIGHT * WIDTH
-    total = tl.zeros((WIDE, INNER), tl.float32)
-    for step in range(IMAGES):
-        number = group * IMAGES + step
+    k = tl.arange(0, KP)
+    o = tl.arange(0, OP)
+    top = tl.zeros((OP, KP), tl.float32)
+    middle = tl.zeros((OP, KP), tl.float32)
+    bottom = tl.zeros((OP, KP), tl.float32)
+    row: tl.constexpr = (WIDTH + 2) * C
+    for number in range(group * size, tl.minimum(group * size + size, count)):
         image = run * count + number
-        for start in range(0, area, BLOCK):
+        source = x + image * ((HEIGHT + 2) * (WIDTH + 2) * C)
+        gradient = arrived + image * ((HEIGHT + 2 * BORDER) * (WIDTH + 2 * BORDER) * OUT)
+        for start in range(0, HEIGHT * WIDTH, BLOCK):
             pixel = start + tl.arange(0, BLOCK)
-            row, col = pixel // WIDTH, pixel % WIDTH
-            live = (pixel < area) & (number < count)
-            g = tl.load(
-                arrived + (image * COUT + out[:, None]) * area + pixel[None, :],
-                live[None, :] & (out < COUT)[:, None],
-                0.0,
-            )
-            r = row[:, None] + (tap // 3 - 1)[None, :]
-            c = col[:, None] + (tap % 3 - 1)[None, :]
-            inside = (r >= 0) & (r < HEIGHT) & (c >= 0) & (c < WIDTH)
-            near = pixel[:, None] + (channel * area + (tap // 3 - 1) * WIDTH + tap % 3 - 1)[None, :]
-            x = tl.load(images + image * CIN * area + near, inside & known[None, :] & live[:, None], 0.0)
-            total = tl.dot(g, x, total, input_precision=PRECISION)
-    target = partial + (place * COUT + out[:, None]) * (CIN * 9) + inner[None, :]
-    tl.store(target, total, known[None, :] & (out < COUT)[:, None])
+            live = pixel < HEIGHT * WIDTH
+            r, c = pixel // WIDTH, pixel % WIDTH
+            at = (r + BORDER) * (WIDTH + 2 * BORDER) + c + BORDER
+            g = tl.load(gradient + at[:, None] * OUT + o[None, :], live[:, None] & (o < OUT)[None, :], 0.0)
+            g = tl.trans(g)
+            corner = r * (WIDTH + 2) + c
+            if C == 1:
+                near = (k // 3) * (WIDTH + 2) + k % 3
+                v = tl.load(source + corner[:, None] + near[None, :], live[:, None] & (k < 9)[None, :], 0.0)
+                top = tl.dot(g, v, top, input_precision=PRECISION)
+            else:
+                inside = live[:, None] & (k < 3 * C)[None, :]
+                taps = source + corner[:, None] * C + k[None, :]
+                top = tl.dot(g, tl.load(taps, inside, 0.0), top, input_precision=PRECISION)
+                middle = tl.dot(g, tl.load(taps + row, inside, 0.0), middle, input_precision=PRECISION)
+                bottom = tl.dot(g, tl.load(taps + 2 * row, inside, 0.0), bottom, input_precision=PRECISION)
+    target = partial + place * (C * OUT * 9) + o[:, None] * (C * 9)
+    if C == 1:
+        tl.store(target + k[None, :], top, (k < 9)[None, :] & (o < OUT)[:, None])
+    else:
+        target += ((k % C) * 9 + k // C)[None, :]
+        known = (k < 3 * C)[None, :] & (o < OUT)[:, None]
+        tl.store(target, top, known)
+        tl.store(target + 3, middle, known)
+        tl.store(target + 6, bottom, known)
 
 
-def normalize(convolved: Tensor, scale: Tensor, shift: Tensor, pool: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """The block's output, and each plane's mean and inverse deviation (S·N·O,)."""
-    runs, count, channels, height, width = convolved.shape
-    out_h, out_w = (height // 2, width // 2) if pool else (height, width)
-    planes = runs * count * channels
-    result = convolved.new_empty(runs, count, channels, out_h, out_w)
-    mean, deviation = convolved.new_empty(planes), convolved.new_empty(planes)
-    block = triton.next_power_of_2(out_h * out_w)
-    _normalize[(planes,)](
-        convolved,
+def normalize(y: Tensor, scale: Tensor, shift: Tensor, pool: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """The block's output (S·N, H' + 2, W' + 2, O) with its border, and mean and inverse deviation (S·N, O)."""
+    images, height, width, outputs = y.shape
+    side = 2 if pool else 1
+    result = y.new_zeros(images, height // side + 2, width // side + 2, outputs)
+    mean, deviation = y.new_empty(images, outputs), y.new_empty(images, outputs)
+    _normalize[(images,)](
+        y,
         scale,
         shift,
         result,
         mean,
         deviation,
-        count * channels,
-        channels,
-        OUT_H=out_h,
-        OUT_W=out_w,
+        images // len(scale),
+        HEIGHT=height,
+        WIDTH=width,
+        OUT=outputs,
+        OP=triton.next_power_of_2(outputs),
         EPS=EPS,
-        SIDE=2 if pool else 1,
-        BLOCK=block,
-        num_warps=_warps(block),
+        SIDE=side,
+        BLOCK=_pixels(outputs),
+        num_warps=8 if height * width > 512 else 4,
     )
     return result, mean, deviation
 
 
+def _pixels(outputs: int) -> int:
+    """Pixels in one step of a normalisation: 4,096 numbers."""
+    return max(16, 4096 // triton.next_power_of_2(outputs))
+
+
 @triton.jit
 def _normalize(
-    convolved,
+    y,
     scale,
     shift,
     result,
     means,
     deviations,
-    planes_a_run,
-    channels,
-    OUT_H: tl.constexpr,
-    OUT_W: tl.constexpr,
+    count,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    OUT: tl.constexpr,
+    OP: tl.constexpr,
     EPS: tl.constexpr,
     SIDE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    plane = tl.program_id(0).to(tl.int64)
-    feature = (plane // planes_a_run) * channels + plane % channels
-    place = tl.arange(0, BLOCK)
-    live = place < OUT_H * OUT_W
-    corner = (
-        convolved
-        + plane * (OUT_H * OUT_W * SIDE * SIDE)
-        + (place // OUT_W) * SIDE * (OUT_W * SIDE)
-        + (place % OUT_W) * SIDE
-    )
-    size = OUT_H * OUT_W * SIDE * SIDE
-    total = tl.zeros((BLOCK,), tl.float32)
-    for dy in tl.static_range(SIDE):
-        for dx in tl.static_range(SIDE):
-            total += tl.load(corner + dy * (OUT_W * SIDE) + dx, live, 0.0)
-    mean = tl.sum(total, 0) / size
-    square = tl.zeros((BLOCK,), tl.float32)
-    for dy in tl.static_range(SIDE):
-        for dx in tl.static_range(SIDE):
-            d = tl.where(live, tl.load(corner + dy * (OUT_W * SIDE) + dx, live, 0.0) - mean, 0.0)
-            square += d * d
-    deviation = 1 / tl.sqrt(tl.sum(square, 0) / size + EPS)
-    a = tl.load(scale + feature) * deviation
-    b = tl.load(shift + feature)
-    output = tl.zeros((BLOCK,), tl.float32)
-    for dy in tl.static_range(SIDE):
-        for dx in tl.static_range(SIDE):
-            value = (tl.load(corner + dy * (OUT_W * SIDE) + dx, live, 0.0) - mean) * a + b
-            output += tl.maximum(value, 0.0)
-    tl.store(result + plane * (OUT_H * OUT_W) + place, output / (SIDE * SIDE), live)
-    tl.store(means + plane, mean)
-    tl.store(deviations + plane, deviation)
+    image = tl.program_id(0).to(tl.int64)
+    feature = (image // count) * OUT + tl.arange(0, OP)
+    o = tl.arange(0, OP)
+    known = o < OUT
+    y += image * (HEIGHT * WIDTH * OUT)
+    first = tl.zeros((BLOCK, OP), tl.float32)
+    second = tl.zeros((BLOCK, OP), tl.float32)
+    for start in range(0, HEIGHT * WIDTH, BLOCK):
+        pixel = start + tl.arange(0, BLOCK)
+        live = (pixel < HEIGHT * WIDTH)[:, None] & known[None, :]
+        v = tl.load(y + pixel[:, None] * OUT + o[None, :], live, 0.0)
+        first += v
+        second += v * v
+    mean = tl.sum(first, 0) / (HEIGHT * WIDTH)
+    variance = tl.maximum(tl.sum(second, 0) / (HEIGHT * WIDTH) - mean * mean, 0.0)
+    deviation = 1 / tl.sqrt(variance + EPS)
+    a = tl.load(scale + feature, known, 0.0) * deviation
+    b = tl.load(shift + feature, known, 0.0) - mean * a
+    out_h: tl.constexpr = HEIGHT // SIDE
+    out_w: tl.constexpr = WIDTH // SIDE
+    result += image * ((out_h + 2) * (out_w + 2) * OUT)
+    for start in range(0, out_h * out_w, BLOCK):
+        place = start + tl.arange(0, BLOCK)
+        live = (place < out_h * out_w)[:, None] & known[None, :]
+        r, c = place // out_w, place % out_w
+        total = tl.zeros((BLOCK, OP), tl.float32)
+        for dy in tl.static_range(SIDE):
+            for dx in tl.static_range(SIDE):
+                pixel = (r * SIDE + dy) * WIDTH + c * SIDE + dx
+                v = tl.load(y + pixel[:, None] * OUT + o[None, :], live, 0.0)
+                total += tl.maximum(v * a[None, :] + b[None, :], 0.0)
+        at = (r + 1) * (out_w + 2) + c + 1
+        tl.store(result + at[:, None] * OUT + o[None, :], total / (SIDE * SIDE), live)
+    tl.store(means + image * OUT + o, mean, known)
+    tl.store(deviations + image * OUT + o, deviation, known)
 
 
 def normalize_back(
     gradient: Tensor,
-    convolved: Tensor,
+    y: Tensor,
     mean: Tensor,
     deviation: Tensor,
     scale: Tensor,
     shift: Tensor,
     pool: bool,
+    border: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of the convolution's output (S, N, O, H, W) and of scale and shift (S, O)."""
-    runs, count, channels, height, width = convolved.shape
-    out_h, out_w = (height // 2, width // 2) if pool else (height, width)
-    result = torch.empty_like(convolved)
+    """From the gradient (S·N, H', W', O) of the block's output to those of the convolution's output, (S·N, H, W, O) or
+    with a border of zeros, and of scale and shift (S, O)."""
+    images, height, width, outputs = y.shape
+    runs, side = len(scale), 2 if pool else 1
+    result = y.new_zeros(images, height + 2, width + 2, outputs) if border else torch.empty_like(y)
     d_scale, d_shift = torch.empty_like(mean), torch.empty_like(mean)
-    block = triton.next_power_of_2(out_h * out_w)
-    _normalize_back[(mean.numel(),)](
+    _normalize_back[(images,)](
         gradient,
-        convolved,
+        y,
         mean,
         deviation,
         scale,
@@ -310,22 +369,24 @@ def normalize_back(
         result,
         d_scale,
         d_shift,
-        count * channels,
-        channels,
-        OUT_H=out_h,
-        OUT_W=out_w,
-        SIDE=2 if pool else 1,
-        BLOCK=block,
-        num_warps=_warps(block),
+        images // runs,
+        HEIGHT=height,
+        WIDTH=width,
+        OUT=outputs,
+        OP=triton.next_power_of_2(outputs),
+        SIDE=side,
+        BORDER=int(border),
+        BLOCK=_pixels(outputs),
+        num_warps=8 if height * width > 512 else 4,
     )
-    per_run = (runs, count, channels)
+    per_run = (runs, images // runs, outputs)
     return result, d_scale.view(per_run).sum(1), d_shift.view(per_run).sum(1)
 
 
 @triton.jit
 def _normalize_back(
     gradient,
-    convolved,
+    y,
     means,
     deviations,
     scale,
@@ -333,40 +394,57 @@ def _normalize_back(
     result,
     d_scale,
     d_shift,
-    planes_a_run,
-    channels,
-    OUT_H: tl.constexpr,
-    OUT_W: tl.constexpr,
+    count,
+    HEIGHT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    OUT: tl.constexpr,
+    OP: tl.constexpr,
     SIDE: tl.constexpr,
+    BORDER: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    plane = tl.program_id(0).to(tl.int64)
-    feature = (plane // planes_a_run) * channels + plane % channels
-    place = tl.arange(0, BLOCK)
-    live = place < OUT_H * OUT_W
-    size = OUT_H * OUT_W * SIDE * SIDE
-    offset = plane * size + (place // OUT_W) * SIDE * (OUT_W * SIDE) + (place % OUT_W) * SIDE
-    mean, deviation = tl.load(means + plane), tl.load(deviations + plane)
-    a, b = tl.load(scale + feature), tl.load(shift + feature)
-    arrived = tl.load(gradient + plane * (OUT_H * OUT_W) + place, live, 0.0) / (SIDE * SIDE)
-    first = tl.zeros((BLOCK,), tl.float32)
-    second = tl.zeros((BLOCK,), tl.float32)
-    for dy in tl.static_range(SIDE):
-        for dx in tl.static_range(SIDE):
-            standard = (tl.load(convolved + offset + dy * (OUT_W * SIDE) + dx, live, 0.0) - mean) * deviation
-            passed = tl.where(live & (standard * a + b > 0), arrived, 0.0)
-            first += passed
-            second += passed * standard
-    sum_first, sum_second = tl.sum(first, 0), tl.sum(second, 0)
-    for dy in tl.static_range(SIDE):
-        for dx in tl.static_range(SIDE):
-            standard = (tl.load(convolved + offset + dy * (OUT_W * SIDE) + dx, live, 0.0) - mean) * deviation
-            passed = tl.where(live & (standard * a + b > 0), arrived, 0.0)
-            value = a * deviation * (passed - (sum_first + standard * sum_second) / size)
-            tl.store(result + offset + dy * (OUT_W * SIDE) + dx, value, live)
-    tl.store(d_scale + plane, sum_second)
-    tl.store(d_shift + plane, sum_first)
-
-
-def _warps(block: int) -> int:
-    return max(1, min(8, block // 256))
+    image = tl.program_id(0).to(tl.int64)
+    o = tl.arange(0, OP)
+    known = o < OUT
+    feature = (image // count) * OUT + o
+    mean = tl.load(means + image * OUT + o, known, 0.0)[None, :]
+    deviation = tl.load(deviations + image * OUT + o, known, 0.0)[None, :]
+    a = tl.load(scale + feature, known, 0.0)[None, :]
+    b = tl.load(shift + feature, known, 0.0)[None, :]
+    out_h: tl.constexpr = HEIGHT // SIDE
+    out_w: tl.constexpr = WIDTH // SIDE
+    y += image * (HEIGHT * WIDTH * OUT)
+    gradient += image * (out_h * out_w * OUT)
+    result += image * ((HEIGHT + 2 * BORDER) * (WIDTH + 2 * BORDER) * OUT)
+    first = tl.zeros((BLOCK, OP), tl.float32)
+    second = tl.zeros((BLOCK, OP), tl.float32)
+    for start in range(0, out_h * out_w, BLOCK):
+        place = start + tl.arange(0, BLOCK)
+        live = (place < out_h * out_w)[:, None] & known[None, :]
+        r, c = place // out_w, place % out_w
+        g = tl.load(gradient + place[:, None] * OUT + o[None, :], live, 0.0) / (SIDE * SIDE)
+        for dy in tl.static_range(SIDE):
+            for dx in tl.static_range(SIDE):
+                pixel = (r * SIDE + dy) * WIDTH + c * SIDE + dx
+                standard = (tl.load(y + pixel[:, None] * OUT + o[None, :], live, 0.0) - mean) * deviation
+                passed = tl.where(standard * a + b > 0, g, 0.0)
+                first += passed
+                second += passed * standard
+    of_shift, of_scale = tl.sum(first, 0), tl.sum(second, 0)
+    size: tl.constexpr = HEIGHT * WIDTH
+    for start in range(0, out_h * out_w, BLOCK):
+        place = start + tl.arange(0, BLOCK)
+        live = (place < out_h * out_w)[:, None] & known[None, :]
+        r, c = place // out_w, place % out_w
+        g = tl.load(gradient + place[:, None] * OUT + o[None, :], live, 0.0) / (SIDE * SIDE)
+        for dy in tl.static_range(SIDE):
+            for dx in tl.static_range(SIDE):
+                up, across = r * SIDE + dy, c * SIDE + dx
+                pixel = up * WIDTH + across
+                standard = (tl.load(y + pixel[:, None] * OUT + o[None, :], live, 0.0) - mean) * deviation
+                passed = tl.where(standard * a + b > 0, g, 0.0)
+                value = a * deviation * (passed - (of_shift[None, :] + standard * of_scale[None, :]) / size)
+                at = (up + BORDER) * (WIDTH + 2 * BORDER) + across + BORDER
+                tl.store(result + at[:, None] * OUT + o[None, :], value, live)
+    tl.store(d_scale + image * OUT + o, of_scale, known)
+    tl.store(d_shift + image * OUT + o, of_shift, known)
