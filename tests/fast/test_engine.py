@@ -26,6 +26,11 @@ def double_precision():
     torch.set_default_dtype(torch.float32)
 
 
+def corner(data: dwmr.Transitions) -> dwmr.Transitions:
+    """The upper left 20×20 pixels: enough to pool once, and quick."""
+    return dwmr.Transitions(data.obs[..., :20, :20], data.actions, data.next_obs[..., :20, :20], data.n_actions)
+
+
 def learner_of(config: Config, seed: int, data) -> Learner:
     family = OBJECTIVES[config.model]
     model = build_model(config, data.image_shape, data.n_actions, decoder=family.decoder, seed=seed)
@@ -37,22 +42,22 @@ def plan_of(config: Config, seed: int, epoch: int, count: int):
     return plan_epoch(seed, epoch, count, config.batch_size, config.bits, noise=noise, triplets=config.triplets)
 
 
-def run_alone(config: Config, seed: int, data):
+def run_alone(config: Config, seed: int, data, epochs: int = EPOCHS):
     learner, hyper = learner_of(config, seed, data), new_hyper(CPU)
     for optimizer in (learner.codes_optimizer, learner.predictor_optimizer):
         optimizer.param_groups[0]["lr"] = hyper.lr
     engine = PlainEngine(learner, hyper, SCHEMES[config.scheme], Loader(data, CPU), "")
-    for epoch in range(EPOCHS):
+    for epoch in range(epochs):
         (figures,) = engine.run_epoch(
             [plan_of(config, seed, epoch, len(data))], [values_at(config, epoch)], lambda steps: None
         )
     return learner, figures, engine.agreement(data)[0]
 
 
-def run_together(configs: list[Config], seeds: list[int], data):
+def run_together(configs: list[Config], seeds: list[int], data, epochs: int = EPOCHS):
     learners = [learner_of(config, seed, data) for config, seed in zip(configs, seeds)]
     engine = StackedEngine(learners, OBJECTIVES[configs[0].model], SCHEMES[configs[0].scheme], data, CPU)
-    for epoch in range(EPOCHS):
+    for epoch in range(epochs):
         plans = [plan_of(config, seed, epoch, len(data)) for config, seed in zip(configs, seeds)]
         figures = engine.run_epoch(plans, [values_at(config, epoch) for config in configs], lambda steps: None)
     engine.settle()
@@ -73,22 +78,22 @@ def state_of(learner: Learner) -> dict[str, torch.Tensor]:
     }
 
 
-@pytest.mark.parametrize(
-    ("model", "settings"),
-    [
-        ("dwmr", {"tau_factor": 0.9, "lr_factor": 0.8}),
-        ("dwmr", {"scheme": "two_step_st", "triplets": 50}),
-        ("dwmr", {"scheme": "soft"}),
-        ("dwmr+beta-vae", {"scheme": "straight_through", "noisy_predictor": True, "temperature": 0.7}),
-        ("deepcubeai", {}),
-        ("ae", {}),
-    ],
-)
+SETTINGS = [
+    ("dwmr", {"tau_factor": 0.9, "lr_factor": 0.8}),
+    ("dwmr", {"scheme": "two_step_st", "triplets": 50}),
+    ("dwmr", {"scheme": "soft"}),
+    ("dwmr+beta-vae", {"scheme": "straight_through", "noisy_predictor": True, "temperature": 0.7}),
+    ("deepcubeai", {}),
+    ("ae", {}),
+]
+
+
+@pytest.mark.parametrize(("model", "settings"), SETTINGS)
 def test_runs_together_equal_runs_alone(double_precision, ice, model, settings):
-    """In float64, weights to 1e-5 after ten updates: sums are formed in another order (products over patches instead
-    of convolutions). The gradient of a bias before a BatchNorm is rounding noise, which Adam scales up to 1e-3."""
-    data = ice[:320]
-    base = dwmr.preset(f"iceslider/{model}", batch_size=64, **settings)
+    """In float64, after six updates, to 1e-6: sums are formed in another order (products over patches instead of
+    convolutions)."""
+    data = corner(ice[:96])
+    base = dwmr.preset(f"generic/{model}", batch_size=32, bits=24, **settings)
     configs = [base, base.replace(lr=3e-4, gamma=0.3), base.replace(high=9, tau=0.8, cos=1.0)]
     seeds = [0, 4, 7]
     learners, figures, agreements = run_together(configs, seeds, data)
@@ -101,11 +106,21 @@ def test_runs_together_equal_runs_alone(double_precision, ice, model, settings):
         weights, alone = state_of(learner), state_of(single)
         assert weights.keys() == alone.keys()
         for name, value in weights.items():
-            idle = name.endswith(("bias", "running_mean")) or "optimizer" in name
-            close = 1e-3 if idle else 1e-5
             torch.testing.assert_close(
-                value, alone[name], rtol=close, atol=close, msg=lambda text, name=name: name + text
+                value, alone[name], rtol=1e-6, atol=1e-6, msg=lambda text, name=name: name + text
             )
+
+
+@pytest.mark.parametrize(("model", "settings"), SETTINGS[::3])
+def test_runs_together_equal_runs_alone_with_batch_norm(double_precision, ice, model, settings):
+    """Only the figures of the first updates are compared: the gradient of a bias before a BatchNorm is rounding noise,
+    which Adam scales up to 1e-3 a step, and which then shows in the running means."""
+    data = ice[:192]
+    base = dwmr.preset(f"iceslider/{model}", batch_size=64, **settings)
+    _, figures, _ = run_together([base, base], [0, 4], data, epochs=1)
+    for seed, figure in zip([0, 4], figures):
+        _, expected, _ = run_alone(base, seed, data, epochs=1)
+        torch.testing.assert_close(figure.terms, expected.terms, rtol=1e-4, atol=1e-6)
 
 
 def test_a_run_driven_to_nan_leaves_the_others_unchanged(ice):

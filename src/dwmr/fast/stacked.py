@@ -64,15 +64,8 @@ class StackedConv(StackedLayer):
         self.has_bias = first.bias is not None
 
     def forward(self, x: Tensor) -> Tensor:
-        runs, count = x.shape[:2]
-        x = F.pad(x, (self.padding,) * 4) if self.padding else x
-        patches = x.unfold(-2, self.kernel, self.stride).unfold(-2, self.kernel, self.stride)
-        rows, cols = patches.shape[3:5]
-        columns = patches.permute(0, 1, 3, 4, 2, 5, 6).reshape(runs, count * rows * cols, -1)
-        result = _TallProduct.apply(columns, self.weight.flatten(2).mT)
-        if self.has_bias:
-            result = result + self.get_parameter("bias").unsqueeze(1)
-        return result.view(runs, count, rows, cols, -1).permute(0, 1, 4, 2, 3)
+        result = _Convolution.apply(x, self.weight, self.kernel, self.stride, self.padding)
+        return result + _spread(self.get_parameter("bias")) if self.has_bias else result
 
 
 class StackedConvTranspose(StackedLayer):
@@ -107,20 +100,34 @@ class StackedBatchNorm(StackedLayer):
     def __init__(self, layers: Sequence[nn.BatchNorm2d]) -> None:
         super().__init__(layers)
         self.eps, self.momentum = layers[0].eps, cast(float, layers[0].momentum)
+        self.fused = False
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.training and self.fused:
+            return self._fused(x)
         if self.training:
             var, mean = torch.var_mean(x, dim=(1, 3, 4), correction=0)
-            with torch.no_grad():
-                samples = x.shape[1] * x.shape[3] * x.shape[4]
-                self.running_mean.lerp_(mean, self.momentum)
-                self.running_var.lerp_(var * (samples / (samples - 1)), self.momentum)
-                self.num_batches_tracked.add_(1)
+            self._track(mean, var, x[0, :, 0].numel())
         else:
             var, mean = self.running_var, self.running_mean
         scale = self.weight * (var + self.eps).rsqrt()
         shift = self.bias - mean * scale
         return torch.addcmul(_spread(shift), x, _spread(scale))
+
+    def _fused(self, x: Tensor) -> Tensor:
+        from dwmr.fast.triton_batch_norm import batch_norm
+
+        last = x.permute(0, 1, 3, 4, 2)
+        rows = last.flatten(1, 3)
+        y, mean, var = batch_norm(rows, self.weight, self.bias, self.eps, relu=False)
+        self._track(mean, var, rows.shape[1])
+        return y.view(last.shape).permute(0, 1, 4, 2, 3)
+
+    @torch.no_grad()
+    def _track(self, mean: Tensor, var: Tensor, samples: int) -> None:
+        self.running_mean.lerp_(mean, self.momentum)
+        self.running_var.lerp_(var * (samples / (samples - 1)), self.momentum)
+        self.num_batches_tracked.add_(1)
 
 
 class StackedGroupNorm(StackedLayer):
@@ -178,8 +185,7 @@ class StackedFeatures(nn.Module):
 
 
 class _TallProduct(torch.autograd.Function):
-    """Products (S, M, I) @ (S, I, O) with M in the ten thousands. The second factor's gradient sums over M, which a
-    batched product does in one thread block a run: it is cut into parts that are summed afterwards."""
+    """Products (S, M, I) @ (S, I, O) with M in the ten thousands."""
 
     @staticmethod
     def forward(ctx: Any, tall: Tensor, weight: Tensor) -> Tensor:
@@ -190,12 +196,57 @@ class _TallProduct(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor]:
         tall, weight = ctx.saved_tensors
         (gradient,) = gradients
-        runs, rows, inner = tall.shape
-        parts = math.gcd(rows, 128)
-        left = tall.reshape(runs * parts, rows // parts, inner)
-        right = gradient.reshape(runs * parts, rows // parts, -1)
-        d_weight = torch.bmm(left.mT, right).unflatten(0, (runs, parts)).sum(1)
-        return torch.bmm(gradient, weight.mT) if ctx.needs_input_grad[0] else None, d_weight
+        d_tall = torch.bmm(gradient, weight.mT) if ctx.needs_input_grad[0] else None
+        return d_tall, _sum_of_products(tall, gradient)
+
+
+class _Convolution(torch.autograd.Function):
+    """x (S, N, C, H, W) with weight (S, O, C, k, k) over patches, the result's memory with channels last."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.form = kernel, stride, padding
+        columns = _patches(x, kernel, stride, padding)
+        runs, count, rows, cols = columns.shape[:4]
+        result = torch.bmm(columns.flatten(1, 3), weight.flatten(2).mT)
+        return result.view(runs, count, rows, cols, -1).permute(0, 1, 4, 2, 3)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        kernel, stride, padding = ctx.form
+        (gradient,) = gradients
+        runs, count, outputs, rows, cols = gradient.shape
+        arrived = gradient.permute(0, 1, 3, 4, 2).reshape(runs, -1, outputs)
+        columns = _patches(x, kernel, stride, padding).flatten(1, 3)
+        d_weight = _sum_of_products(columns, arrived).mT.reshape(weight.shape)
+        if not ctx.needs_input_grad[0]:
+            return None, d_weight, None, None, None
+        if stride == 1:
+            # The gradient of a padded convolution is the convolution of the gradient with the turned kernel.
+            turned = weight.flip(-2, -1).transpose(1, 2)
+            back = torch.bmm(_patches(gradient, kernel, 1, padding).flatten(1, 3), turned.flatten(2).mT)
+            d_x = back.view(runs, count, rows, cols, -1).permute(0, 1, 4, 2, 3)
+        else:
+            back = torch.bmm(arrived, weight.flatten(2)).view(runs, count, rows, cols, -1, kernel, kernel)
+            d_x = back.permute(0, 1, 4, 2, 5, 3, 6).reshape(x.shape)
+        return d_x, d_weight, None, None, None
+
+
+def _patches(x: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
+    """(S, N, C, H, W) as (S, N, H', W', C·k·k)."""
+    x = F.pad(x, (padding,) * 4) if padding else x
+    return x.unfold(-2, kernel, stride).unfold(-2, kernel, stride).permute(0, 1, 3, 4, 2, 5, 6).flatten(4)
+
+
+def _sum_of_products(left: Tensor, right: Tensor) -> Tensor:
+    """(S, M, I)ᵀ @ (S, M, O) for M in the ten thousands: in parts that are summed afterwards, since a batched product
+    would leave the whole sum to one thread block a run."""
+    runs, rows = left.shape[:2]
+    parts = math.gcd(rows, 128)
+    cut = [each.reshape(runs * parts, rows // parts, -1) for each in (left, right)]
+    return torch.bmm(cut[0].mT, cut[1]).unflatten(0, (runs, parts)).sum(1)
 
 
 _TWINS: dict[type[nn.Module], type[StackedLayer]] = {
@@ -255,6 +306,8 @@ class Stacked(nn.Module):
             return encoder
         if type(first) in _TWINS:
             twin = _TWINS[type(first)](modules)
+            if isinstance(twin, StackedBatchNorm):
+                twin.fused = fused
             for name in twin.state_dict():
                 self.sources[f"{here}.{name}"] = f"{there}{name}"
             return twin
