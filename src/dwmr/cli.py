@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import warnings
 from pathlib import Path
@@ -96,6 +97,7 @@ def train(
     settings: Annotated[list[str] | None, typer.Option("--set", help="name=value, as often as wanted.")] = None,
     seed: Seed = 0,
     seeds: Annotated[str | None, typer.Option(help="Several runs, such as 0-9 or 1,4,7: RUN/seed-N each.")] = None,
+    fast: Annotated[str, typer.Option(help="auto, or off for the plain path.")] = "auto",
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also log for TensorBoard.")] = False,
     device: Device = "auto",
     as_json: AsJson = False,
@@ -109,23 +111,27 @@ def train(
     if taken and not resume:
         raise InputError(f"{taken[0]} exists already; --resume goes on with it, or choose another --out")
     splits = _load_data(data, config.benchmark)
-    records = {}
-    for one, folder in folders.items():
-        result = dwmr.train(
-            config,
-            train=splits.train,
-            val=splits.val,
-            out=folder,
-            seed=one,
-            device=device,
-            resume=resume,
-            tensorboard=tensorboard,
-        )
-        records[str(folder)] = result.metrics
-        if not as_json:
-            _say(f"{folder}: {tables.last_epoch(result.metrics)}")
+    results = dwmr.train_many(
+        config,
+        train=splits.train,
+        val=splits.val,
+        seeds=chosen,
+        outs=list(folders.values()),
+        device=device,
+        resume=resume,
+        fast=fast,
+        tensorboard=tensorboard,
+    )
+    ended = {str(folder): result for folder, result in zip(folders.values(), results)}
+    done = {folder: result for folder, result in ended.items() if isinstance(result, dwmr.Run)}
     if as_json:
-        _print_json({folder: metrics[-1] for folder, metrics in records.items()})
+        _print_json({folder: result.metrics[-1] for folder, result in done.items()})
+    else:
+        for folder, result in done.items():
+            _say(f"{folder}: {tables.last_epoch(result.metrics)}")
+    failures = [f"{folder}: {result}" for folder, result in ended.items() if folder not in done]
+    if failures:
+        raise TrainingDiverged("; ".join(failures))
 
 
 @app.command(
@@ -191,6 +197,7 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 def main() -> None:
     """Run the command line; every foreseeable fault is one line on standard error and exit status 2."""
     warnings.showwarning = _show_warning
+    _show_log()
     usage_error: Any = typer.BadParameter.__base__
     try:
         status = app(standalone_mode=False)
@@ -204,6 +211,18 @@ def main() -> None:
         err.print("interrupted")
         sys.exit(130)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+class _ToStandardError(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        err.print(record.getMessage(), markup=False, soft_wrap=True)
+
+
+def _show_log() -> None:
+    log = logging.getLogger("dwmr")
+    log.setLevel(logging.INFO)
+    if not any(isinstance(handler, _ToStandardError) for handler in log.handlers):
+        log.addHandler(_ToStandardError())
 
 
 def _say(line: str) -> None:

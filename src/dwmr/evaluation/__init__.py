@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from dwmr.errors import InputError
 from dwmr.evaluation.codes import certify, code_health, confusions, to_numpy
 from dwmr.evaluation.metrics import board_scores
-from dwmr.evaluation.probes import Probe, fit_probe
+from dwmr.evaluation.probes import Probe, fit_probes
 from dwmr.evaluation.rollouts import rollout_scores
 from dwmr.transitions import Rollouts, Transitions
 from dwmr.world_model import WorldModel
 
-__all__ = ["Examination", "certify", "evaluate", "examine"]
+__all__ = ["Examination", "certify", "evaluate", "examine", "examine_many"]
 
 
 @dataclass(frozen=True)
@@ -62,36 +64,76 @@ def examine(
     seed: int = 0,
 ) -> Examination:
     """`evaluate`, with the codes and the probe kept."""
+    return examine_many([model], train=train, test=test, rollout=rollout, horizon=horizon, seed=seed)[0]
+
+
+def examine_many(
+    models: Sequence[WorldModel],
+    *,
+    train: Transitions,
+    test: Transitions,
+    rollout: Rollouts | None = None,
+    horizon: int = 1000,
+    seed: int = 0,
+) -> list[Examination]:
+    """`examine` several models of one kind on the same data, their probes fitted together."""
+    first = models[0]
     for name, part in (("train", train), ("test", test)):
-        if (part.image_shape, part.n_actions) != (model.image_shape, model.n_actions):
+        if (part.image_shape, part.n_actions) != (first.image_shape, first.n_actions):
             raise InputError(
-                f"the model takes images {model.image_shape} and {model.n_actions} actions, but {name} has "
+                f"the model takes images {first.image_shape} and {first.n_actions} actions, but {name} has "
                 f"{part.image_shape} and {part.n_actions}"
             )
-    codes, next_codes = model.encode(test.obs), model.encode(test.next_obs)
-    predicted = model.predict(codes, np.asarray(test.actions))
-    figures: dict[str, Any] = {}
-    probe = None
-    health = code_health(to_numpy(codes), to_numpy(next_codes), to_numpy(predicted), test.episode)
-    if train.state is not None and train.next_state is not None:
-        if test.state is None or test.next_state is None:
+    if len({(model.bits, model.probe, model.image_shape, model.n_actions) for model in models}) > 1:
+        raise InputError("models examined together must agree in bits, probe, image shape and actions")
+    probes: list[Probe] | list[None] = [None] * len(models)
+    n_classes = max(train.n_classes or 0, test.n_classes or 0)
+    if train.state is not None:
+        if test.state is None:
             raise InputError("the training split has labels but the test split has none")
-        n_classes = max(train.n_classes or 0, test.n_classes or 0)
-        probe = fit_probe(model.encode(train.obs), np.asarray(train.state), n_classes, model.probe, seed)
-        now, then = _cells(test.state), _cells(test.next_state)
-        changed = now != then
-        usual = _majority(_cells(train.next_state), n_classes)
-        figures["encoding"] = board_scores(now, probe.read(codes), n_classes, changed)
-        figures["imagination"] = board_scores(then, probe.read(predicted), n_classes, changed)
-        figures["baselines"] = {
+        frames = _on_device(train.obs, first)
+        encodings = torch.stack([model.encode(frames) for model in models])
+        probes = fit_probes(encodings, np.asarray(train.state), n_classes, first.probe, seed)
+    obs, next_obs = _on_device(test.obs, first), _on_device(test.next_obs, first)
+    found = []
+    for model, probe in zip(models, probes):
+        codes, next_codes = model.encode(obs), model.encode(next_obs)
+        predicted = model.predict(codes, np.asarray(test.actions))
+        health = code_health(to_numpy(codes), to_numpy(next_codes), to_numpy(predicted), test.episode)
+        figures: dict[str, Any] = {}
+        if probe is not None and test.state is not None:
+            figures |= _board_figures(probe, codes, predicted, train, test)
+            health |= confusions(to_numpy(codes), _cells(test.state))
+        figures["codes"] = health
+        if rollout is not None:
+            figures["rollout"] = rollout_scores(model, rollout, probe, horizon)
+        found.append(Examination(figures, codes, next_codes, predicted, probe))
+    return found
+
+
+def _board_figures(
+    probe: Probe, codes: Tensor, predicted: Tensor, train: Transitions, test: Transitions
+) -> dict[str, Any]:
+    assert test.state is not None
+    assert test.next_state is not None
+    assert train.next_state is not None
+    n_classes = probe.n_classes
+    now, then = _cells(test.state), _cells(test.next_state)
+    changed = now != then
+    usual = np.broadcast_to(_majority(_cells(train.next_state), n_classes), then.shape)
+    return {
+        "encoding": board_scores(now, probe.read(codes), n_classes, changed),
+        "imagination": board_scores(then, probe.read(predicted), n_classes, changed),
+        "baselines": {
             "copy": board_scores(then, now, n_classes, changed),
-            "majority": board_scores(then, np.broadcast_to(usual, then.shape), n_classes, changed),
-        }
-        health |= confusions(to_numpy(codes), now)
-    figures["codes"] = health
-    if rollout is not None:
-        figures["rollout"] = rollout_scores(model, rollout, probe, horizon)
-    return Examination(figures, codes, next_codes, predicted, probe)
+            "majority": board_scores(then, usual, n_classes, changed),
+        },
+    }
+
+
+def _on_device(images: np.ndarray, model: WorldModel) -> np.ndarray | Tensor:
+    """On a GPU the frames are brought over once for all models; on the CPU they may stay on disk."""
+    return images if model.device.type == "cpu" else torch.from_numpy(np.array(images)).to(model.device)
 
 
 def _cells(states: np.ndarray) -> np.ndarray:

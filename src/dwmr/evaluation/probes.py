@@ -29,44 +29,60 @@ MIN_UPDATES = 1500
 class Probe:
     """A fitted probe: bits (N, K) to labels (N, cells)."""
 
-    layer: nn.Linear
+    weight: Tensor
+    bias: Tensor
     kind: str
     cells: int
     n_classes: int
 
-    def logits(self, codes: Tensor) -> Tensor:
-        """codes (N, K) to class logits (N, cells, n_classes)."""
-        values = codes.to(self.layer.weight)
-        if self.kind == "grid":
-            # (N, channels, cells): each cell is read from its own channels, by weights that all cells share.
-            return self.layer(values.unflatten(-1, (-1, self.cells)).mT)
-        return self.layer(values).unflatten(-1, (self.cells, self.n_classes))
-
     @torch.no_grad()
     def read(self, codes: Tensor, batch: int = 8192) -> np.ndarray:
         """The most likely labels, int64 (N, cells)."""
-        return torch.cat([self.logits(part).argmax(-1) for part in codes.split(batch)]).cpu().numpy()
+        form = (self.kind, self.cells, self.n_classes)
+        parts = [_logits(part[None], self.weight[None], self.bias[None], *form)[0] for part in codes.split(batch)]
+        return torch.cat([part.argmax(-1) for part in parts]).cpu().numpy()
 
 
 def fit_probe(codes: Tensor, states: np.ndarray, n_classes: int, kind: str = "affine", seed: int = 0) -> Probe:
     """A probe for codes bool (N, K) of frames with the states (N, …), fitted on the codes' device."""
+    return fit_probes(codes[None], states, n_classes, kind, seed)[0]
+
+
+def fit_probes(codes: Tensor, states: np.ndarray, n_classes: int, kind: str = "affine", seed: int = 0) -> list[Probe]:
+    """A probe for each of several models' codes, bool (S, N, K), of the same frames; they are fitted together, and
+    none sees the codes of another."""
     labels = torch.from_numpy(states.reshape(len(states), -1).astype(np.int64)).to(codes.device)
-    cells, bits = labels.shape[1], codes.shape[1]
+    runs, count, bits = codes.shape
+    cells = labels.shape[1]
     if kind == "grid" and bits % cells:
         raise InputError(f"a grid probe needs bits divisible by the {cells} cells, got {bits} bits")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng(seed, "probe").integers(2**63)))
         layer = nn.Linear(bits // cells, n_classes) if kind == "grid" else nn.Linear(bits, cells * n_classes)
-    probe = Probe(layer.to(codes.device), kind, cells, n_classes)
-    optimizer = torch.optim.Adam(layer.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True)
-    values = codes.to(torch.float32)
-    epochs = max(EPOCHS, math.ceil(MIN_UPDATES / math.ceil(len(codes) / BATCH_SIZE)))
+    weight, bias = (
+        torch.stack([value.detach()] * runs).to(codes.device).requires_grad_() for value in (layer.weight, layer.bias)
+    )
+    optimizer = torch.optim.Adam([weight, bias], lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True)
+    values = codes.to(weight.dtype)
+    epochs = max(EPOCHS, math.ceil(MIN_UPDATES / math.ceil(count / BATCH_SIZE)))
     for epoch in range(epochs):
-        order = torch.from_numpy(shuffled(rng(seed, "probe order", epoch), len(codes))).to(codes.device)
+        order = torch.from_numpy(shuffled(rng(seed, "probe order", epoch), count)).to(codes.device)
         for index in order.split(BATCH_SIZE):
-            loss = F.cross_entropy(probe.logits(values[index]).flatten(0, 1), labels[index].flatten())
+            logits = _logits(values[:, index], weight, bias, kind, cells, n_classes)
+            wanted = labels[index].expand(runs, -1, -1)
+            # The mean over samples and cells of each run; runs are summed, so each sees its own gradient alone.
+            loss = runs * F.cross_entropy(logits.flatten(0, 2), wanted.flatten())
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             optimizer.step()
-    layer.requires_grad_(False)
-    return probe
+    return [Probe(w, b, kind, cells, n_classes) for w, b in zip(weight.detach(), bias.detach())]
+
+
+def _logits(codes: Tensor, weight: Tensor, bias: Tensor, kind: str, cells: int, n_classes: int) -> Tensor:
+    """codes (S, N, K) to class logits (S, N, cells, n_classes), by weight (S, out, in) and bias (S, out)."""
+    values = codes.to(weight.dtype)
+    if kind == "grid":
+        # (S, N · cells, channels): each cell is read from its own channels, by weights that all cells share.
+        values = values.unflatten(-1, (-1, cells)).mT.flatten(1, 2)
+        return torch.baddbmm(bias.unsqueeze(1), values, weight.mT).unflatten(1, (-1, cells))
+    return torch.baddbmm(bias.unsqueeze(1), values, weight.mT).unflatten(-1, (cells, n_classes))

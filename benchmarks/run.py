@@ -1,0 +1,226 @@
+"""Training speed on this machine: the naive loop, the plain path and the fast path, side by side.
+
+    python benchmarks/run.py --out benchmarks/results/h200.json      # on a GPU: whole runs of ten seeds
+    python benchmarks/run.py --out benchmarks/results/cpu2.json      # without one: seconds an epoch
+
+Seconds of the naive loop and of the plain path are extrapolated from some updates to whole runs; the fast path's ten
+runs are trained and evaluated whole. The order of the measurements is part of no result; ratios are within one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import dataclasses
+import json
+import logging
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import naive
+import torch
+
+import dwmr
+from dwmr import losses
+from dwmr.data.collect import collect_benchmark
+from dwmr.evaluation import examine_many
+from dwmr.fast import coskewness as symmetric
+from dwmr.files import atomic_write_json, cache_folder
+from dwmr.world_model import build_model, image_statistics
+
+Figures = dict[str, Any]
+
+
+def machine(device: torch.device) -> str:
+    name = torch.cuda.get_device_name() if device.type == "cuda" else platform.processor() or platform.machine()
+    return f"{name}, {os.cpu_count()} CPU cores, Python {platform.python_version()}, torch {torch.__version__}"
+
+
+def data_of(benchmark: str) -> dwmr.Splits:
+    folder = cache_folder() / "data" / benchmark
+    if not folder.exists():
+        collect_benchmark(benchmark, folder)
+    return dwmr.load_splits(folder)
+
+
+def timed(function: Callable[[], Any], device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    started = time.perf_counter()
+    function()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - started
+
+
+def naive_epoch(preset: str, splits: dwmr.Splits, device: torch.device, updates: int) -> float:
+    """Seconds an epoch of the naive loop, from some of its updates."""
+    config, train = dwmr.preset(preset), splits.train
+    model = build_model(config, train.image_shape, train.n_actions, decoder=False)
+    if config.standardize:
+        mean, std = image_statistics(train.obs[:2000])
+        model.mean.copy_(mean)
+        model.std.copy_(std)
+    model.to(device)
+    target = copy.deepcopy(model.encoder).eval()
+    naive.train_updates(model, target, config, train, 2)
+    seconds = timed(lambda: naive.train_updates(model, target, config, train, updates), device)
+    return seconds / updates * (len(train) // config.batch_size)
+
+
+def path_epoch(preset: str, splits: dwmr.Splits, device: torch.device, updates: int, fast: str) -> float:
+    """Seconds an epoch of the plain or the fast path, one run: two epochs over part of the data, the second counts."""
+    config = dwmr.preset(preset, epochs=2)
+    part = splits.train[: updates * config.batch_size]
+    run = dwmr.train(config, train=part, device=str(device), fast=fast, progress=False)
+    return run.metrics[-1]["seconds"] / updates * (len(splits.train) // config.batch_size)
+
+
+def whole_runs(preset: str, splits: dwmr.Splits, device: torch.device, runs: int, out: Path | None) -> Figures:
+    """Ten seeds trained and evaluated; a first short training before it bears the compilation."""
+    name = preset.replace("/", "_")
+    config = dwmr.preset(preset)
+    short = dataclasses.replace(config, epochs=1)
+    few = splits.train[: 4 * config.batch_size]
+    assert splits.test is not None
+    first = timed(lambda: dwmr.train_many(short, train=few, seeds=range(runs), progress=False), device)
+    again = timed(lambda: dwmr.train_many(short, train=few, seeds=range(runs), progress=False), device)
+    folders = None if out is None else [out / name / f"seed-{seed}" for seed in range(runs)]
+    results: list[Any] = []
+    training = timed(
+        lambda: results.extend(
+            dwmr.train_many(config, train=splits.train, val=splits.val, seeds=range(runs), outs=folders, progress=False)
+        ),
+        device,
+    )
+    models = [result.model for result in results if isinstance(result, dwmr.Run)]
+    found: list[Any] = []
+    probing = timed(lambda: found.extend(examine_many(models, train=splits.train, test=splits.test)), device)
+    figures: Figures = {
+        f"{name}_seconds_per_run": (training + probing) / runs,
+        f"{name}_training_seconds_per_run": training / runs,
+        f"{name}_evaluation_seconds_per_run": probing / runs,
+        f"{name}_compile_seconds": max(0.0, first - again),
+        f"{name}_diverged": runs - len(models),
+    }
+    for part in ("encoding", "imagination"):
+        values = [each.figures[part]["f1"] for each in found]
+        figures[f"{name}_{part}_f1"] = values
+        figures[f"{name}_{part}_f1_mean"] = statistics.mean(values)
+        figures[f"{name}_{part}_f1_std"] = statistics.stdev(values)
+    return figures
+
+
+def coskewness_forms(device: torch.device) -> Figures:
+    """Forward and backward of the term at N = 256: milliseconds, and on a GPU the peak of extra memory in MB."""
+    forms: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"plain": losses.coskewness}
+    if device.type == "cuda":
+        from dwmr.fast import triton_coskewness
+
+        forms["fast"] = triton_coskewness.coskewness
+    else:
+        forms["fast"] = symmetric.coskewness
+    forms["dense"] = naive.dense_coskewness
+    figures: Figures = {}
+    largest = {"dense": 192, "plain": 512, "fast": 1024}
+    for bits in (64, 128, 192, 512, 1024):
+        for name, form in forms.items():
+            if bits > largest[name] or (device.type == "cpu" and bits > 512):
+                continue
+            step = partial(_forward_and_back, form, torch.rand(256, bits, device=device, requires_grad=True))
+            step()
+            if device.type == "cuda":
+                step, figures[f"coskewness_{name}_k{bits}_extra_mb"] = _captured(step)
+            repeats = 20 if device.type == "cuda" else 3
+            figures[f"coskewness_{name}_k{bits}_ms"] = timed(partial(_repeat, step, repeats), device) / repeats * 1e3
+    figures["coskewness_speedup_k192"] = figures["coskewness_dense_k192_ms"] / figures["coskewness_fast_k192_ms"]
+    return figures
+
+
+def _forward_and_back(form: Callable[[torch.Tensor], torch.Tensor], probs: torch.Tensor) -> None:
+    torch.autograd.grad(form(probs), probs)
+
+
+def _repeat(step: Callable[[], None], times: int) -> None:
+    for _ in range(times):
+        step()
+
+
+def _captured(step: Callable[[], None]) -> tuple[Callable[[], None], float]:
+    """The step as a CUDA graph, so that kernels are timed and not their launches; and its peak memory in MB."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    memory = (torch.cuda.max_memory_allocated() - before) / 2**20
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay, memory
+
+
+def growth_with_runs(splits: dict[str, dwmr.Splits], device: torch.device) -> Figures:
+    """Milliseconds an update of S runs at once."""
+    figures: Figures = {}
+    for benchmark, data in splits.items():
+        config = dwmr.preset(f"{benchmark}/dwmr", epochs=2)
+        part = data.train[: 20 * config.batch_size]
+        for runs in (1, 2, 5, 10, 20):
+            results = dwmr.train_many(config, train=part, seeds=range(runs), progress=False)
+            seconds = next(result.metrics[-1]["seconds"] for result in results if isinstance(result, dwmr.Run))
+            figures[f"{benchmark}_update_ms_s{runs}"] = seconds / 20 * 1e3
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--decoders", action="store_true", help="also whole runs of the models with a decoder")
+    chosen = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    figures: Figures = {"machine": machine(device)}
+    splits = {benchmark: data_of(benchmark) for benchmark in ("8puzzle", "iceslider")}
+
+    def keep(more: Figures) -> None:
+        figures.update(more)
+        atomic_write_json(chosen.out, figures)
+        print(json.dumps({name: value for name, value in more.items() if not isinstance(value, list)}), flush=True)
+
+    keep(coskewness_forms(device))
+    some = 60 if device.type == "cuda" else 8
+    for benchmark, data in splits.items():
+        preset = f"{benchmark}/dwmr"
+        epochs = dwmr.preset(preset).epochs
+        seconds = {
+            "naive": naive_epoch(preset, data, device, some),
+            "plain": path_epoch(preset, data, device, some, "off"),
+            "fast": path_epoch(preset, data, device, some, "auto"),
+        }
+        for path, value in seconds.items():
+            keep(
+                {f"{benchmark}_{path}_seconds_per_epoch": value, f"{benchmark}_{path}_seconds_per_run": value * epochs}
+            )
+        keep({f"{benchmark}_epoch_speedup": seconds["naive"] / seconds["fast"]})
+        keep({f"{benchmark}_plain_speedup": seconds["naive"] / seconds["plain"]})
+    if device.type == "cuda":
+        keep(growth_with_runs(splits, device))
+        models = ("dwmr", "dwmr+ae", "dwmr+beta-vae") if chosen.decoders else ("dwmr",)
+        for model in models:
+            for benchmark, data in splits.items():
+                keep(whole_runs(f"{benchmark}/{model}", data, device, chosen.runs, None))
+
+
+if __name__ == "__main__":
+    main()
