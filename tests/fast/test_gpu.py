@@ -1,0 +1,62 @@
+"""On a GPU: the captured program against the plain path. `pytest -m gpu` runs these."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import dwmr
+from dwmr.data.collect import make_transitions
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+
+@pytest.fixture(scope="module")
+def puzzle():
+    return make_transitions("8puzzle", "train", 768, digits="sklearn")
+
+
+@pytest.mark.parametrize("model", ["dwmr", "dwmr+ae", "dwmr+beta-vae", "deepcubeai"])
+@pytest.mark.parametrize("benchmark", ["8puzzle", "iceslider"])
+def test_the_first_updates_are_the_plain_paths(ice, puzzle, benchmark, model):
+    """Convolutions in TF32 on both paths: the terms of the first epochs agree to 3%, most to a tenth of that."""
+    data = puzzle if benchmark == "8puzzle" else ice
+    config = dwmr.preset(f"{benchmark}/{model}", epochs=2, batch_size=64)
+    fast = dwmr.train(config, train=data, device="cuda", progress=False)
+    plain = dwmr.train(config, train=data, device="cuda", fast="off", progress=False)
+    for ours, theirs in zip(fast.metrics, plain.metrics):
+        for name, value in theirs["terms"].items():
+            assert ours["terms"][name] == pytest.approx(value, rel=3e-2, abs=2e-3), name
+
+
+def test_many_runs_are_the_single_runs(ice):
+    config = dwmr.preset("iceslider/dwmr", epochs=1, batch_size=64)
+    together = dwmr.train_many(config, train=ice, seeds=[3, 5], device="cuda", progress=False)
+    for run, seed in zip(together, [3, 5]):
+        alone = dwmr.train(config, train=ice, seed=seed, device="cuda", progress=False)
+        for name, value in alone.metrics[0]["terms"].items():
+            assert run.metrics[0]["terms"][name] == pytest.approx(value, rel=1e-2, abs=1e-3), name
+
+
+def test_a_diverging_run_harms_no_other(ice, tmp_path):
+    config = dwmr.preset("iceslider/dwmr", epochs=2, batch_size=64)
+    configs = [config, config.replace(lr=1e30), config]
+    outs = [tmp_path / str(place) for place in range(3)]
+    results = dwmr.train_many(configs, train=ice, seeds=[0, 1, 2], outs=outs, device="cuda", progress=False)
+    assert isinstance(results[1], dwmr.TrainingDiverged)
+    healthy = dwmr.train_many([config] * 3, train=ice, seeds=[0, 1, 2], device="cuda", progress=False)
+    for place in (0, 2):
+        assert results[place].metrics[-1]["terms"] == healthy[place].metrics[-1]["terms"]
+    assert all(dwmr.WorldModel.load(out) for out in outs)
+
+
+def test_a_captured_run_resumes(ice, tmp_path):
+    config = dwmr.preset("iceslider/dwmr", epochs=3, batch_size=64)
+    dwmr.train(config.replace(epochs=1), train=ice, out=tmp_path / "a", device="cuda", progress=False)
+    resumed = dwmr.train(config, train=ice, out=tmp_path / "a", resume=True, device="cuda", progress=False)
+    straight = dwmr.train(config, train=ice, device="cuda", progress=False)
+    for ours, theirs in zip(resumed.metrics, straight.metrics):
+        assert ours["terms"] == pytest.approx(theirs["terms"], rel=1e-3, abs=1e-5)

@@ -1,0 +1,96 @@
+"""The Triton kernels against their plain twins: on a GPU as they are, elsewhere in Triton's interpreter."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import pytest
+import torch
+
+from dwmr import losses
+
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def normal(*shape, seed=0, scale=1.0):
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.randn(*shape, generator=generator) * scale).to(DEVICE)
+
+
+def relative(found, expected):
+    return float((found.double() - expected.double()).norm() / expected.double().norm())
+
+
+def agree(fast, plain, inputs, bound):
+    """Outputs and gradients of two functions of the same inputs, the plain one in float64."""
+    ours = [each.clone().requires_grad_() for each in inputs]
+    theirs = [each.double().requires_grad_() for each in inputs]
+    found, expected = fast(*ours), plain(*theirs)
+    assert relative(found.detach(), expected.detach()) < bound
+    upstream = normal(*expected.shape, seed=9)
+    of_ours = torch.autograd.grad(found, ours, upstream)
+    of_theirs = torch.autograd.grad(expected, theirs, upstream.double())
+    for got, wanted in zip(of_ours, of_theirs):
+        assert relative(got, wanted) < bound
+
+
+@pytest.mark.parametrize(
+    ("shape", "outputs", "pools"),
+    [((2, 3, 1, 8, 12), (8, 16, 5), (True, True, False)), ((1, 5, 3, 6, 4), (16, 4), (False, True))],
+)
+def test_convolutional_features(monkeypatch, shape, outputs, pools):
+    from dwmr.fast import triton_conv
+
+    monkeypatch.setattr(triton_conv, "PRECISION", "tf32x3")
+    runs, channels = shape[0], shape[2]
+    weights = []
+    for place, out in enumerate(outputs):
+        weights += [normal(runs, out, channels, 3, 3, seed=place), normal(runs, out, seed=7), normal(runs, out, seed=8)]
+        channels = out
+    images = normal(*shape, seed=3)
+
+    def through(function, dtype):
+        def run(*tensors):
+            blocks = [triton_conv.Block(*tensors[3 * i : 3 * i + 3], pool) for i, pool in enumerate(pools)]
+            return function(images.to(dtype), blocks)
+
+        return run
+
+    fast = through(triton_conv.conv_features, torch.float32)
+    plain = through(triton_conv.plain_features, torch.float64)
+    agree(fast, plain, weights, bound=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(20, 40), (3, 17, 35)])
+def test_coskewness(monkeypatch, shape):
+    from dwmr.fast import triton_coskewness
+
+    monkeypatch.setattr(triton_coskewness, "PRECISION", "tf32x3")
+    probs = torch.sigmoid(normal(*shape, scale=2.0))
+    agree(triton_coskewness.coskewness, losses.coskewness, [probs], bound=1e-4)
+
+
+@pytest.mark.parametrize(("shape", "relu"), [((2, 300, 7), True), ((1, 1000, 32), False)])
+def test_batch_norm(shape, relu):
+    from dwmr.fast import triton_batch_norm
+
+    runs, _, channels = shape
+    inputs = [normal(*shape, scale=2.0) + 0.5, normal(runs, channels, seed=1), normal(runs, channels, seed=2)]
+    agree(
+        lambda *tensors: triton_batch_norm.batch_norm(*tensors, 1e-5, relu)[0],
+        lambda *tensors: triton_batch_norm.plain_batch_norm(*tensors, 1e-5, relu)[0],
+        inputs,
+        bound=1e-4,
+    )
+    _, mean, var = triton_batch_norm.batch_norm(*inputs, 1e-5, relu)
+    _, plain_mean, plain_var = triton_batch_norm.plain_batch_norm(*inputs, 1e-5, relu)
+    torch.testing.assert_close(mean, plain_mean, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(var, plain_var, rtol=1e-4, atol=1e-5)
