@@ -1,5 +1,5 @@
 """The loop one would write first: eager, a loader that touches every sample, a dense masked coskewness, the encoder
-evaluated anew in each of the two steps, a float read back from every term. What the other paths are measured against."""
+evaluated anew in each of the two steps, a float read back from every term. The other paths are measured against it."""
 
 from __future__ import annotations
 

@@ -72,7 +72,9 @@ def test_a_damaged_run_file(run, content):
     [
         ({"format": "other"}, "not of a dwmr run: its format is 'other'"),
         ({"version": 2}, "run version 2; this dwmr reads version 1"),
-        ({"image_shape": [1, 8]}, "damaged"),
+        ({"image_shape": [1, 8]}, "must be whole numbers"),
+        ({"n_actions": "4"}, "must be whole numbers"),
+        ({"config": []}, "damaged"),
         ({"config": {"momentum": 0.9}}, "unknown option 'momentum'"),
         ({"config": {"bits": 16}}, "do not fit these networks"),
         ({"n_actions": 4}, "do not fit these networks"),

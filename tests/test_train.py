@@ -165,9 +165,9 @@ def test_an_existing_folder_is_left_alone(tiny, tmp_path):
     ("change", "message"),
     [
         ({"seed": 1}, "was trained with seed 0, not 1"),
-        ({"config": TINY.replace(lr=0.1)}, "was trained with another hyper"),
-        ({"config": TINY.replace(batch_size=32)}, "was trained with another batch_size"),
-        ({"config": TINY.replace(scheme="soft")}, "was trained with another scheme"),
+        ({"config": TINY.replace(lr=0.1)}, "was trained with lr 0.001 instead of 0.1"),
+        ({"config": TINY.replace(batch_size=32)}, "was trained with batch_size .* instead of 32"),
+        ({"config": TINY.replace(scheme="soft")}, "was trained with scheme two_step instead of soft"),
         ({"encoder": OwnEncoder()}, "own parts"),
         ({"objective": OBJECTIVES["dwmr"]}, "own parts"),
     ],
@@ -283,7 +283,7 @@ def test_a_term_that_is_no_number_is_named_and_the_last_checkpoint_kept(tiny, tm
 
 
 def test_a_run_that_explodes_says_so(tiny, tmp_path):
-    with pytest.raises(TrainingDiverged, match="epoch 1; the checkpoint after epoch 0 was kept"):
+    with pytest.raises(TrainingDiverged, match="epoch 1; what was saved after epoch 0 is kept"):
         train(TINY.replace(lr=1e30), train=tiny, out=tmp_path / "run")
     assert all(value.isfinite().all() for value in weights(WorldModel.load(tmp_path / "run")).values())
 

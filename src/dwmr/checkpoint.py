@@ -18,7 +18,7 @@ from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
 
 from dwmr.config import Config
-from dwmr.errors import InputError
+from dwmr.errors import InputError, unknown
 from dwmr.files import atomic_write_bytes
 from dwmr.schemes import Learner
 from dwmr.world_model import WorldModel, build_model, resolve_device
@@ -69,6 +69,9 @@ def read_info(folder: str | Path) -> RunInfo:
             raise InputError(
                 f"{folder} was written in run version {stored['version']!r}; this dwmr reads version {VERSION}"
             )
+        sizes = [*stored["image_shape"], stored["n_actions"], stored["seed"]]
+        if len(sizes) != 5 or not all(type(size) is int and size >= 0 for size in sizes):
+            raise InputError(f"image_shape, n_actions and seed must be whole numbers, got {sizes}")
         c, h, w = stored["image_shape"]
         return RunInfo(
             config=Config.from_dict(stored["config"]),
@@ -82,7 +85,7 @@ def read_info(folder: str | Path) -> RunInfo:
         )
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"{path} is damaged: {error!r}") from error
 
 
@@ -121,6 +124,9 @@ def restore(folder: str | Path, learner: Learner) -> int:
 def load_model(folder: str | Path, device: str = "auto", **modules: nn.Module) -> WorldModel:
     """The world model of a run folder, in evaluation mode."""
     info = read_info(folder)
+    for role in modules:
+        if role not in ("encoder", "predictor", "decoder"):
+            raise unknown("network", role, ("encoder", "predictor", "decoder"))
     model = build_model(info.config, info.image_shape, info.n_actions, decoder=info.decoder, modules=modules)
     tensors, _ = _read_tensors(folder)
     _load_into(model, _part(tensors, "model."), folder)

@@ -23,6 +23,7 @@ from dwmr.evaluation import examine
 from dwmr.files import cache_folder
 from dwmr.presets import PRESETS, preset
 from dwmr.run_folder import read_metrics
+from dwmr.train import check_choices
 from dwmr.transitions import Splits, Transitions, load_splits
 from dwmr.world_model import resolve_device
 
@@ -33,6 +34,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+MOST_SEEDS = 1000
 out = Console()
 err = Console(stderr=True, highlight=False)
 
@@ -61,20 +63,24 @@ def collect(
     transitions: Annotated[int | None, typer.Option(help="Size of the training split.", min=1)] = None,
     digits: Annotated[str, typer.Option(help="mnist, sklearn, or a folder with MNIST's IDX files.")] = "mnist",
     render: Annotated[bool, typer.Option("--render", help="With --env: learn from rendered frames.")] = False,
+    episode_steps: Annotated[
+        int | None, typer.Option(help="With --env: begin anew after so many actions (200).", min=1)
+    ] = None,
     seed: Seed = 0,
 ) -> None:
     """Collect transitions: the paper's splits of a benchmark, or random walks in any environment."""
     if (benchmark is None) == (env is None):
         raise InputError("name a benchmark or an environment: dwmr collect iceslider …, or dwmr collect --env ID …")
     if env is not None:
-        from dwmr.data.gym_collect import collect_env
+        from dwmr.data.gym_collect import EPISODE_STEPS, collect_env
 
         if transitions is None:
             raise InputError("--env needs --transitions: how many to collect for training")
-        collect_env(env, destination, transitions=transitions, seed=seed, render=render)
+        steps = EPISODE_STEPS if episode_steps is None else episode_steps
+        collect_env(env, destination, transitions=transitions, seed=seed, render=render, episode_steps=steps)
     elif benchmark is not None:
-        if render:
-            raise InputError("--render goes with --env; benchmarks are drawn anyway")
+        if render or episode_steps is not None:
+            raise InputError("--render and --episode-steps go with --env")
         benchmarks.collect_benchmark(benchmark, destination, seed=seed, transitions=transitions, digits=digits)
     splits = load_splits(destination)
     preview = _preview(splits.train, destination / "preview.png")
@@ -104,7 +110,10 @@ def train(
 ) -> None:
     """Train a world model; RUN can be loaded at any moment, and resumed after a kill."""
     config = _configured(name, settings or [])
+    check_choices(config, tensorboard=tensorboard, fast=fast)
     resolve_device(device)
+    if seeds is not None and seed:
+        raise InputError("give --seed or --seeds, not both")
     chosen = _parse_seeds(seeds) if seeds is not None else [seed]
     folders = {one: run / f"seed-{one}" if seeds is not None else run for one in chosen}
     taken = [folder for folder in folders.values() if folder.exists()]
@@ -152,14 +161,20 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Judge a world model: boards read from its bits, imagination, roll-outs, health of the code."""
+    if split not in ("train", "val", "test"):
+        raise unknown("split", split, ("train", "val", "test"))
+    if report is not None:
+        from dwmr.report import require_matplotlib
+
+        require_matplotlib()
+        if report.is_dir() or not report.name:
+            raise InputError(f"--report names a file to write, got {str(report)!r}")
     if not (run / RUN).exists() and list(run.glob(f"seed-*/{RUN}")):
         raise InputError(f"{run} holds several runs; name one, such as {sorted(run.glob('seed-*'))[0]}")
     info = read_info(run)
     model = dwmr.WorldModel.load(run, device=device)
     splits = _load_data(data, info.config.benchmark)
     parts = _parts(splits)
-    if split not in ("train", "val", "test"):
-        raise unknown("split", split, ("train", "val", "test"))
     test = parts.get(split)
     if not isinstance(test, Transitions):
         raise InputError(f"the data has no split {split!r}; it has {', '.join(parts)}")
@@ -202,11 +217,14 @@ def main() -> None:
     try:
         status = app(standalone_mode=False)
     except usage_error as error:
+        if not error.format_message():  # no command was named, and the help is out already
+            sys.exit(0)
         _fail(error.format_message())
     except (InputError, TrainingDiverged, DigitsUnavailable) as error:
         _fail(str(error))
     except OSError as error:
-        _fail(error.strerror or str(error))
+        named = f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
+        _fail(named or str(error))
     except (KeyboardInterrupt, typer.Abort):
         err.print("interrupted")
         sys.exit(130)
@@ -230,7 +248,7 @@ def _say(line: str) -> None:
 
 
 def _fail(message: str) -> None:
-    err.print(f"error: {message}", markup=False, soft_wrap=True)
+    err.print(f"error: {' '.join(message.split())}", markup=False, soft_wrap=True)
     sys.exit(2)
 
 
@@ -239,7 +257,11 @@ def _show_warning(message: Warning | str, *details: Any, **more: Any) -> None:
 
 
 def _configured(name: str, settings: list[str]) -> Config:
-    return preset(name).replace(**dict(parse_option(setting) for setting in settings))
+    values = dict(parse_option(setting) for setting in settings)
+    fixed = {"benchmark", "model"} & set(values)
+    if fixed:
+        raise InputError(f"{' and '.join(sorted(fixed))} come with the preset's name, not with --set")
+    return preset(name).replace(**values)
 
 
 def _parse_seeds(text: str) -> list[int]:
@@ -249,9 +271,9 @@ def _parse_seeds(text: str) -> list[int]:
         first, dash, last = part.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise InputError(f"seeds are given as 0-9 or 1,4,7, got {text!r}")
-        seeds += range(int(first), int(last if dash else first) + 1)
-    if not seeds or len(set(seeds)) != len(seeds):
-        raise InputError(f"seeds must name at least one, and none twice, got {text!r}")
+        seeds += range(int(first), min(int(last if dash else first), int(first) + MOST_SEEDS) + 1)
+    if not 1 <= len(seeds) <= MOST_SEEDS or len(set(seeds)) != len(seeds):
+        raise InputError(f"seeds must name 1 to {MOST_SEEDS}, and none twice, got {text!r}")
     return seeds
 
 

@@ -87,6 +87,13 @@ class Config:
             factors=dataclasses.replace(self.factors, **factors),
         )
 
+    def flat(self) -> dict[str, Any]:
+        """Every value by the name that `replace` takes."""
+        values = {name: getattr(self, name) for name in option_names() if hasattr(self, name)}
+        hyper = {name: getattr(self.hyper, name) for name in HYPER_NAMES}
+        factors = {name + FACTOR_SUFFIX: getattr(self.factors, name) for name in HYPER_NAMES}
+        return values | hyper | factors
+
     def structure(self) -> Config:
         """This configuration without its hyperparameters and schedules: runs that share it can be trained together."""
         return dataclasses.replace(self, hyper=Hyper(low=0.0, high=0.0), factors=NO_CHANGE, schedules=True)
@@ -141,15 +148,26 @@ def check(config: Config) -> None:
         require(0.5 <= factor <= 2, name + FACTOR_SUFFIX, factor, "between 0.5 and 2")
     require(values["lr"] > 0, "lr", values["lr"], "above 0")
     require(values["tau"] < 1, "tau", values["tau"], "in [0, 1)")
-    require(values["gamma"] <= 0.5, "gamma", values["gamma"], "in [0, 0.5]")
     require(values["temperature"] > 0, "temperature", values["temperature"], "above 0")
-    window = f"{values['low']} to {values['high']}"
-    require(
-        values["low"] <= values["high"] <= config.bits,
-        "the window low to high",
-        window,
-        f"rising and within the {config.bits} bits",
-    )
+    last = config.epochs - 1 if config.schedules else 0
+    for epoch in {0, last}:
+        now = {name: _grown(value, getattr(config.factors, name), epoch) for name, value in values.items()}
+        when = "" if epoch == 0 else f" in epoch {epoch + 1}"
+        require(math.isfinite(max(now.values())), f"every quantity{when}", max(now.values()), "a finite number")
+        require(now["gamma"] <= 0.5, f"gamma{when}", now["gamma"], "in [0, 0.5]")
+        require(
+            now["low"] <= now["high"] <= config.bits,
+            f"the window low to high{when}",
+            f"{now['low']:g} to {now['high']:g}",
+            f"rising and within the {config.bits} bits",
+        )
+
+
+def _grown(start: float, factor: float, epoch: int) -> float:
+    try:
+        return start * factor**epoch
+    except OverflowError:
+        return math.inf
 
 
 def _default_of(name: str) -> Any:

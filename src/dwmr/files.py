@@ -62,6 +62,18 @@ def atomic_write_json(path: str | os.PathLike[str], value: Any) -> None:
     atomic_write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
+def append_line(path: str | os.PathLike[str], text: str) -> None:
+    """Add a line to a file and see it onto the disk."""
+    try:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise OSError(error.errno or errno.EIO, f"could not add to {path}: {reason}") from error
+
+
 @contextlib.contextmanager
 def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield an empty temporary folder that becomes ``path`` when the block ends well, and vanishes otherwise.
@@ -84,7 +96,7 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         try:
             yield temporary
         except OSError as error:
-            if error.errno in _STORAGE_ERRORS:
+            if error.errno is None or error.errno in _STORAGE_ERRORS:  # NumPy reports a short write without a number
                 raise _could_not_write(path, error) from error
             raise
         try:

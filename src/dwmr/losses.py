@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from dwmr.errors import InputError
+
 EPS = 1e-6
 
 Number = float | Tensor
@@ -18,7 +20,7 @@ Number = float | Tensor
 
 def prediction(logits: Tensor, bits: Tensor) -> Tensor:
     """L_pred, eq. 3: binary cross-entropy of predicted logits (..., N, K) to target bits (..., N, K)."""
-    return F.binary_cross_entropy_with_logits(logits, bits, reduction="none").mean((-2, -1))
+    return F.binary_cross_entropy_with_logits(logits, bits.to(logits.dtype), reduction="none").mean((-2, -1))
 
 
 def variance(probs: Tensor, gamma: Number) -> Tensor:
@@ -61,7 +63,7 @@ def coskewness(probs: Tensor, triplets: Tensor | None = None) -> Tensor:
 def locality(probs: Tensor, next_bits: Tensor, low: Number, high: Number) -> Tensor:
     """L_loc, eq. 7 and 8: squared distance of the share of flipped bits from the window [low, high] / K."""
     bits = probs.shape[-1]
-    change = (probs - next_bits).abs()
+    change = (probs - next_bits.to(probs.dtype)).abs()
     flipped = (change * (change > 0.5)).sum(-1) / (0.75 * bits)
     middle = _over_bits((low + high) / (2 * bits))
     half_width = _over_bits((high - low) / (2 * bits))
@@ -70,6 +72,8 @@ def locality(probs: Tensor, next_bits: Tensor, low: Number, high: Number) -> Ten
 
 def reconstruction(decoded: Tensor, images: Tensor) -> Tensor:
     """L_rec: mean squared error of decoded to given images (..., N, C, H, W), or to vectors (N, D)."""
+    if decoded.shape != images.shape:
+        raise InputError(f"decoded images have shape {tuple(decoded.shape)}, expected {tuple(images.shape)}")
     reduced = (-4, -3, -2, -1) if decoded.ndim >= 4 else (-2, -1)
     return (decoded - images).square().mean(reduced)
 

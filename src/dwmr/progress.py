@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
-
-T = TypeVar("T")
+from typing import Protocol
 
 
 class Bar(Protocol):
@@ -54,11 +52,3 @@ def bar(title: str, total: int, *, done: int = 0, show: bool | None = None) -> I
                 display.update(task, description=f"{title}  {text}")
 
         yield _Rich()
-
-
-def track(items: Iterable[T], title: str, total: int, show: bool | None = None) -> Iterator[T]:
-    """The items, with a bar that moves on as they are taken."""
-    with bar(title, total, show=show) as shown:
-        for item in items:
-            yield item
-            shown.advance()

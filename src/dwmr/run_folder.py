@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from dwmr.checkpoint import RUN, RunInfo, read_info, restore, save_checkpoint
 from dwmr.errors import InputError
-from dwmr.files import atomic_folder, atomic_write_json, atomic_write_text
+from dwmr.files import append_line, atomic_folder, atomic_write_json, atomic_write_text
 from dwmr.schemes import Learner
 
 METRICS = "metrics.jsonl"
@@ -37,10 +36,7 @@ def open_folder(folder: Path, info: RunInfo, learner: Learner, resume: bool) -> 
 
 def save_epoch(folder: Path, learner: Learner, record: dict[str, Any]) -> None:
     """One epoch's line, then its checkpoint; a crash between them is mended by `open_folder`."""
-    with open(folder / METRICS, "a") as file:
-        file.write(json.dumps(record) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    append_line(folder / METRICS, json.dumps(record))
     save_checkpoint(folder, learner, record["epoch"])
 
 
@@ -48,11 +44,14 @@ def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
     """The records of a run's epochs; a line cut off by a crash ends them."""
     path = Path(folder) / METRICS
     records: list[dict[str, Any]] = []
-    for line in path.read_text().splitlines() if path.is_file() else ():
+    for line in path.read_bytes().splitlines() if path.is_file() else ():
         try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError:
+            record = json.loads(line)
+        except ValueError:
             break
+        if not isinstance(record, dict) or not isinstance(record.get("epoch"), int):
+            break
+        records.append(record)
     return records
 
 
@@ -64,7 +63,8 @@ def _require_same(stored: RunInfo, asked: RunInfo, folder: Path) -> None:
         raise InputError(f"{folder} was trained with seed {stored.seed}, not {asked.seed}")
     if stored.own_parts != asked.own_parts:
         raise InputError(f"{folder} was trained with own parts {stored.own_parts}, not {asked.own_parts}")
-    old, new = stored.config.to_dict(), asked.config.to_dict()
-    differing = [name for name in old if old[name] != new[name] and name != "epochs"]
+    old, new = stored.config.flat(), asked.config.flat()
+    differing = [f"{name} {old[name]} instead of {new[name]}" for name in old if old[name] != new[name]]
+    differing = [text for text in differing if not text.startswith("epochs ")]
     if differing:
-        raise InputError(f"{folder} was trained with another {', '.join(differing)}")
+        raise InputError(f"{folder} was trained with {', '.join(differing)}")

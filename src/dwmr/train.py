@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 import time
 import warnings
 from collections.abc import Sequence
@@ -25,6 +26,9 @@ from dwmr.errors import InputError, TrainingDiverged, unknown
 from dwmr.fast.engine import StackedEngine
 from dwmr.fast.stacked import can_stack
 from dwmr.fast.terms import fast_objective
+from dwmr.nets.decoders import DECODERS
+from dwmr.nets.encoders import ENCODERS
+from dwmr.nets.predictors import PREDICTORS
 from dwmr.objectives import OBJECTIVES, Objective
 from dwmr.run_folder import open_folder, save_epoch
 from dwmr.schedules import values_at
@@ -169,17 +173,21 @@ def _train_all(
     progress: bool | None,
 ) -> list[Run | TrainingDiverged]:
     where = resolve_device(device)
-    if fast not in ("auto", "off"):
-        raise InputError(f"fast must be 'auto' or 'off', got {fast!r}")
-    writer = _tensorboard_writer(outs) if tensorboard else None
     configs = [_with_own_parts(config, own, train) for config in configs]
-    family = objective or _family(configs[0].model)
-    scheme = family.scheme or configs[0].scheme
-    if scheme not in SCHEMES:
-        raise unknown("scheme", scheme, SCHEMES)
+    check_choices(configs[0], objective, tensorboard=tensorboard, fast=fast)
+    if tensorboard and None in outs:
+        raise InputError("TensorBoard logging needs a run folder")
+    taken = [out for out in outs if out is not None and Path(out).exists()]
+    if taken and not resume:
+        raise FileExistsError(f"{taken[0]} exists already; resume it, or choose another folder")
+    seeds = [operator.index(seed) for seed in seeds]
+    writer = _tensorboard_writer() if tensorboard else None
+    family = objective or OBJECTIVES[configs[0].model]
+    scheme = configs[0].scheme
     _check_data(configs[0], train, val)
     # Several runs become one program on a GPU; there the learners only keep what is saved, in the CPU's memory.
-    together = where.type == "cuda" and fast == "auto" and _stackable(configs[0], family, train, own)
+    ours = not own and objective is None
+    together = where.type == "cuda" and fast == "auto" and ours and _stackable(configs[0], family, train)
     home = torch.device("cpu") if together else where
     own_parts = tuple(own) + (("objective",) if objective else ())
     statistics = image_statistics(train.obs) if configs[0].standardize else None
@@ -287,8 +295,8 @@ def _train_group(
             shown.describe(_one_line(alive[0].metrics[-1]))
 
 
-def _stackable(config: Config, family: Objective, train: Transitions, own: dict[str, nn.Module]) -> bool:
-    model = build_model(config, train.image_shape, train.n_actions, decoder=family.decoder, modules=own)
+def _stackable(config: Config, family: Objective, train: Transitions) -> bool:
+    model = build_model(config, train.image_shape, train.n_actions, decoder=family.decoder)
     return all(can_stack(network) for network in (model.encoder, model.predictor, model.decoder))
 
 
@@ -332,19 +340,36 @@ def _failure(figures: EpochFigures, names: list[str], epoch: int) -> TrainingDiv
         first = " and ".join(repr(names[i]) for i in broken[update].nonzero().flatten().tolist())
         return TrainingDiverged(
             f"the loss term {first} is not a finite number since update {update + 1} of epoch {epoch + 1}; "
-            f"the checkpoint after epoch {epoch} was kept"
+            f"what was saved after epoch {epoch} is kept"
         )
     if not figures.finite:
         return TrainingDiverged(
-            f"a weight is not a finite number after epoch {epoch + 1}; the checkpoint after epoch {epoch} was kept"
+            f"a weight is not a finite number after epoch {epoch + 1}; what was saved after epoch {epoch} is kept"
         )
     return None
 
 
-def _family(name: str) -> Objective:
-    if name not in OBJECTIVES:
-        raise unknown("model", name, OBJECTIVES)
-    return OBJECTIVES[name]
+def check_choices(
+    config: Config, objective: Objective | None = None, *, tensorboard: bool = False, fast: str = "auto"
+) -> None:
+    """Refuse what can be refused before any data is there: unknown names, a scheme that does not fit the model."""
+    if objective is None and config.model not in OBJECTIVES:
+        raise unknown("model", config.model, OBJECTIVES)
+    if config.scheme not in SCHEMES:
+        raise unknown("scheme", config.scheme, SCHEMES)
+    for role, builders in (("encoder", ENCODERS), ("predictor", PREDICTORS), ("decoder", DECODERS)):
+        name = getattr(config, role)
+        if name not in builders and name != "custom":
+            raise unknown(role, name, builders)
+    family = objective or OBJECTIVES[config.model]
+    if (family.scheme or config.scheme) != config.scheme:
+        raise InputError(f"{config.model} is trained with the scheme {family.scheme!r}, not {config.scheme!r}")
+    if config.scheme == "joint" and family.noise:
+        raise InputError("the scheme 'joint' knows no noise; it is DeepCubeAI's")
+    if fast not in ("auto", "off"):
+        raise InputError(f"fast must be 'auto' or 'off', got {fast!r}")
+    if tensorboard:
+        _tensorboard_writer()
 
 
 def _with_own_parts(config: Config, own: dict[str, nn.Module], train: Transitions) -> Config:
@@ -393,9 +418,7 @@ def _one_line(record: dict[str, Any]) -> str:
     return f"{terms} · {health}{exact}"
 
 
-def _tensorboard_writer(outs: Sequence[str | Path | None]) -> Any:
-    if None in outs:
-        raise InputError("TensorBoard logging needs a run folder")
+def _tensorboard_writer() -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:

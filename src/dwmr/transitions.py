@@ -41,7 +41,8 @@ class Transitions:
     def __post_init__(self) -> None:
         for name in ("obs", "actions", "next_obs", "state", "next_state", "episode"):
             value = getattr(self, name)
-            if value is not None and not isinstance(value, np.ndarray):
+            optional = name in ("state", "next_state", "episode")
+            if not isinstance(value, np.ndarray) and not (optional and value is None):
                 object.__setattr__(self, name, np.asarray(value))
         _check_images("obs", self.obs)
         _check_images("next_obs", self.next_obs)
@@ -90,12 +91,12 @@ class Transitions:
         return Transitions(**arrays, n_actions=self.n_actions, n_classes=self.n_classes, about=self.about)
 
     def fingerprint(self) -> str:
-        """A short name for this very data: all actions, all shapes, and a sample of the frames."""
+        """A short name for this very data: shapes, actions and every pixel."""
         digest = hashlib.sha256(repr((self.obs.shape, self.n_actions)).encode())
-        digest.update(np.ascontiguousarray(self.actions, dtype=np.int64).tobytes())
-        step = max(1, len(self) // 64)
+        digest.update(np.ascontiguousarray(self.actions, dtype=np.int64).data)
         for images in (self.obs, self.next_obs):
-            digest.update(np.ascontiguousarray(images[::step]).tobytes())
+            for start in range(0, len(images), 4096):
+                digest.update(np.ascontiguousarray(images[start : start + 4096]).data)
         return digest.hexdigest()[:16]
 
     def save(self, path: str | Path) -> None:
@@ -210,7 +211,9 @@ def load_rollouts(path: str | Path) -> Rollouts:
     try:
         parts: dict[str, Any] = {**stored.arrays, **stored.values, "about": stored.about}
         return Rollouts(**parts)
-    except TypeError as error:
+    except InputError:
+        raise
+    except (TypeError, ValueError) as error:
         raise InputError(f"{path}: {error}") from error
 
 

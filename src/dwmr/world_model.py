@@ -140,6 +140,8 @@ class WorldModel(nn.Module):
             self.train(was_training)
 
     def _check_images(self, images: Array) -> None:
+        if not isinstance(images, np.ndarray | Tensor):
+            raise InputError(f"expected images as an array or a tensor, got {type(images).__name__}")
         kind = str(images.dtype).removeprefix("torch.")
         if kind != "uint8" or tuple(images.shape[1:]) != tuple(self.image_shape) or len(images) == 0:
             shape = ", ".join(map(str, self.image_shape))
@@ -179,7 +181,11 @@ def resolve_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
+        if device.type not in ("cpu", "cuda"):
+            raise InputError(f"device {name!r} is not supported; name auto, cpu, cuda or cuda:N")
         torch.empty(0, device=device)
+    except InputError:
+        raise
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from error
     return device

@@ -139,7 +139,7 @@ def test_sklearn_digits():
 def test_sklearn_missing(monkeypatch):
     digits._sklearn.cache_clear()
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(ImportError, match=r"pip install 'dwmr\[digits\]'"):
+    with pytest.raises(InputError, match=r"pip install 'dwmr\[digits\]'"):
         load_digits("sklearn")
 
 

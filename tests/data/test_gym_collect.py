@@ -125,7 +125,8 @@ def test_our_own_puzzles_keep_to_their_rules(name, tmp_path):
     assert [len(data.train), len(data.val), len(data.test), len(data.rollout)] == [150, 30, 30, 1]
     for split in ("train", "val", "test"):
         part = getattr(data, split)
-        assert part.about == {"env": name, "seed": 4, "render": False, "options": options, "split": split}
+        expected = {"env": name, "seed": 4, "render": False, "episode_steps": 200, "options": options, "split": split}
+        assert part.about == expected
         seeds = gym_collect._reset_seeds(4, split)
         state, episode = None, -1
         for index, action in enumerate(part.actions):

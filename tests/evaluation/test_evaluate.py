@@ -99,5 +99,8 @@ def test_data_of_another_shape_is_refused():
         evaluate(ring_model(), train=data, test=wide)
     with pytest.raises(InputError, match=r"train has \(1, 1, 4\) and 3"):
         evaluate(ring_model(), train=dataclasses.replace(data, n_actions=3), test=data)
-    with pytest.raises(InputError, match="training split has labels but the test split has none"):
-        evaluate(ring_model(), train=data, test=ring_transitions(labels=False))
+
+
+def test_without_labels_in_the_test_split_the_label_free_part_stands_alone():
+    figures = evaluate(ring_model(), train=ring_transitions(), test=ring_transitions(labels=False))
+    assert set(figures) == {"codes"}

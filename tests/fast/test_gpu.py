@@ -20,11 +20,11 @@ def puzzle():
 
 
 @pytest.mark.parametrize("model", ["dwmr", "dwmr+ae", "dwmr+beta-vae", "deepcubeai"])
-@pytest.mark.parametrize("benchmark", ["8puzzle", "iceslider"])
-def test_the_first_updates_are_the_plain_paths(ice, puzzle, benchmark, model):
+@pytest.mark.parametrize("game", ["8puzzle", "iceslider"])
+def test_the_first_updates_are_the_plain_paths(ice, puzzle, game, model):
     """Convolutions in TF32 on both paths: the terms of the first epochs agree to 3%, most to a tenth of that."""
-    data = puzzle if benchmark == "8puzzle" else ice
-    config = dwmr.preset(f"{benchmark}/{model}", epochs=2, batch_size=64)
+    data = puzzle if game == "8puzzle" else ice
+    config = dwmr.preset(f"{game}/{model}", epochs=2, batch_size=64)
     fast = dwmr.train(config, train=data, device="cuda", progress=False)
     plain = dwmr.train(config, train=data, device="cuda", fast="off", progress=False)
     for ours, theirs in zip(fast.metrics, plain.metrics):

@@ -22,7 +22,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 def normal(*shape, seed=0, scale=1.0):
     generator = torch.Generator().manual_seed(seed)
-    return (torch.randn(*shape, generator=generator) * scale).to(DEVICE)
+    return (torch.randn(shape, generator=generator) * scale).to(DEVICE)
 
 
 def relative(found, expected):

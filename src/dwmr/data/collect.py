@@ -27,6 +27,7 @@ from dwmr.seeding import below, rng
 from dwmr.transitions import HORIZONS, Rollouts, Transitions
 
 N_ACTIONS = 4
+_STREAMS = {ice_slider: "dwmr.envs.ice_slider", digit_jump: "dwmr.envs.digit_jump"}  # names of random streams, for good
 ROLLOUT_EPISODES = 250
 NOISE_STD = 0.5
 STEPS_PER_EPISODE, EPISODES_PER_LEVEL = 20, 2
@@ -188,7 +189,7 @@ def _level_walk(game: ModuleType, seed: int, split: str, episodes: int, steps: i
     levels = [game.make_level(number) for number in seeds[:needed]]
     level_of = np.arange(episodes) // per_level
     tables = np.stack([game.destinations(level) for level in levels])
-    actions = below(rng(seed, "level walk", game.__name__, split), N_ACTIONS, (episodes, steps))
+    actions = below(rng(seed, "level walk", _STREAMS[game], split), N_ACTIONS, (episodes, steps))
     cells = np.empty((episodes, steps + 1), np.int64)
     cells[:, 0] = [_start(levels[index]) for index in level_of]
     for step in range(steps):

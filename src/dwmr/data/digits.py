@@ -102,7 +102,7 @@ def _sklearn() -> dict[str, Digits]:
     try:
         from sklearn import datasets
     except ImportError as error:
-        raise ImportError("the digits 'sklearn' need scikit-learn: pip install 'dwmr[digits]'") from error
+        raise InputError("the digits 'sklearn' need scikit-learn: pip install 'dwmr[digits]'") from error
     stored = datasets.load_digits()
     by_label = _by_label(_enlarge(stored.images.astype(np.int64)), stored.target)
     bounds = {"train": (0, 70), "val": (70, 85), "test": (85, 100)}

@@ -26,6 +26,7 @@ from dwmr.transitions import HORIZONS, Rollouts, Transitions
 
 SPLITS = ("train", "val", "test", "rollout")
 MAX_ROLLOUTS = 50
+EPISODE_STEPS = 200
 CHANNELS = (1, 3, 4)
 
 _TRANSITIONS_PER_ROLLOUT = 200
@@ -38,6 +39,7 @@ def collect_env(
     transitions: int,
     seed: int = 0,
     render: bool = False,
+    episode_steps: int = EPISODE_STEPS,
     env_options: Mapping[str, Any] | None = None,
     progress: bool | None = None,
 ) -> None:
@@ -52,6 +54,8 @@ def collect_env(
         transitions: how many of them ``train`` holds.
         seed: the data seed.
         render: store what the environment renders instead of what it observes.
+        episode_steps: after so many actions an episode of ``train``, ``val`` and ``test`` is broken off and another one
+            begun, so that a random walk does not end in a corner for good.
         env_options: keyword arguments for `gymnasium.make`.
 
     Raises:
@@ -62,6 +66,8 @@ def collect_env(
         raise InputError(f"the number of transitions must be positive, got {transitions}")
     if seed < 0:
         raise InputError(f"the seed must not be negative, got {seed}")
+    if episode_steps < 1:
+        raise InputError(f"an episode must have at least one step, got {episode_steps}")
     try:
         from gymnasium.error import Error as GymnasiumError
     except ImportError as error:
@@ -71,7 +77,8 @@ def collect_env(
     counts = {"train": transitions, "val": held_out, "test": held_out}
     episodes = min(MAX_ROLLOUTS, max(1, transitions // _TRANSITIONS_PER_ROLLOUT))
     options = dict(env_options or {})
-    about = {"env": env_id, "seed": seed, "render": render, "options": {k: _plain(v) for k, v in options.items()}}
+    plain = {name: _plain(value) for name, value in options.items()}
+    about = {"env": env_id, "seed": seed, "render": render, "episode_steps": episode_steps, "options": plain}
     try:
         with (
             atomic_folder(out) as folder,
@@ -79,7 +86,9 @@ def collect_env(
             bar(f"collecting {env_id}", sum(counts.values()) + episodes * HORIZONS[-1], show=progress) as shown,
         ):
             player = _Player(env, env_id, render, first_seed=next(_reset_seeds(seed, "train")))
-            recorded = {split: _record(player, seed, split, count, shown) for split, count in counts.items()}
+            recorded = {
+                split: _record(player, seed, split, count, episode_steps, shown) for split, count in counts.items()
+            }
             recorded["rollout"] = _record_rollouts(player, seed, episodes, shown)
             n_classes = _add_labels(recorded)
             for split, part in recorded.items():
@@ -154,18 +163,19 @@ class _Recording:
     labels: dict[str, list[np.ndarray | None]]
 
 
-def _record(player: _Player, seed: int, split: str, count: int, shown: Bar) -> _Recording:
+def _record(player: _Player, seed: int, split: str, count: int, episode_steps: int, shown: Bar) -> _Recording:
     seeds = _reset_seeds(seed, split)
     obs, next_obs = player.blank(count), player.blank(count)
     actions = below(rng(seed, "random actions", split), player.n_actions, count)
     state: list[np.ndarray | None] = []
     next_state: list[np.ndarray | None] = []
     starts = np.zeros(count, np.int64)
-    ended = True
+    ended, steps = True, 0
     shown.describe(split)
     for t, action in enumerate(actions.tolist()):
-        if ended:
+        if ended or steps == episode_steps:
             player.reset(next(seeds))
+            steps = 0
             starts[t] = 1
             obs[t] = player.image()
             state.append(player.label)
@@ -173,6 +183,7 @@ def _record(player: _Player, seed: int, split: str, count: int, shown: Bar) -> _
             obs[t] = next_obs[t - 1]
             state.append(next_state[-1])
         ended = player.step(action)
+        steps += 1
         next_obs[t] = player.image()
         next_state.append(player.label)
         shown.advance()

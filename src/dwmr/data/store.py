@@ -75,7 +75,9 @@ def load(path: str | Path, kind: str) -> Stored:
         described: Mapping[str, Mapping[str, Any]] = header["arrays"]
         arrays = {name: _open_array(path / f"{name}.npy", entry) for name, entry in described.items()}
         return Stored(arrays, dict(header["values"]), dict(header.get("about", {})))
-    except (KeyError, TypeError, AttributeError) as error:
+    except InputError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"{path / HEADER} is damaged: {error!r}") from error
 
 

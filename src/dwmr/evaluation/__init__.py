@@ -88,9 +88,11 @@ def examine_many(
         raise InputError("models examined together must agree in bits, probe, image shape and actions")
     probes: list[Probe] | list[None] = [None] * len(models)
     n_classes = max(train.n_classes or 0, test.n_classes or 0)
-    if train.state is not None:
-        if test.state is None:
-            raise InputError("the training split has labels but the test split has none")
+    if train.state is not None and test.state is not None:
+        if train.state.shape[1:] != test.state.shape[1:]:
+            raise InputError(
+                f"boards of {train.state.shape[1:]} in train and {test.state.shape[1:]} in test do not match"
+            )
         frames = _on_device(train.obs, first)
         encodings = torch.stack([model.encode(frames) for model in models])
         probes = fit_probes(encodings, np.asarray(train.state), n_classes, first.probe, seed)

@@ -17,7 +17,7 @@ from dwmr.schemes import Learner
 
 
 class StackedLearner(Learner):
-    """S learners as one. `read` takes their state, `write` gives it back; in between they are out of date."""
+    """S learners as one, made from their state; `write` gives it back, and in between they are out of date."""
 
     def __init__(
         self, learners: Sequence[Learner], objective: Objective, hyper: Hyper, device: torch.device, fused: bool

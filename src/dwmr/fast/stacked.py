@@ -44,6 +44,11 @@ class StackedLinear(StackedLayer):
     weight: Tensor
     bias: Tensor
 
+    def __init__(self, layers: Sequence[nn.Linear]) -> None:
+        super().__init__(layers)
+        if layers[0].bias is None:
+            raise CannotStack("a linear layer without bias")
+
     def forward(self, x: Tensor) -> Tensor:
         return torch.baddbmm(self.bias.unsqueeze(1), x, self.weight.mT)
 
@@ -58,6 +63,8 @@ class StackedConv(StackedLayer):
         first = layers[0]
         kernel, stride, padding = first.kernel_size[0], first.stride[0], cast(tuple[int, int], first.padding)[0]
         disjoint = stride == kernel and padding == 0
+        if first.groups != 1 or first.dilation != (1, 1) or first.padding_mode != "zeros":
+            raise CannotStack("a convolution with groups, dilation or padding of another kind")
         if first.kernel_size != (kernel, kernel) or not (disjoint or (kernel == 3 and stride == 1 and padding == 1)):
             raise CannotStack(f"a convolution with kernel {first.kernel_size}, stride {stride}, padding {padding}")
         self.kernel, self.stride, self.padding = kernel, stride, padding
@@ -77,7 +84,8 @@ class StackedConvTranspose(StackedLayer):
     def __init__(self, layers: Sequence[nn.ConvTranspose2d]) -> None:
         super().__init__(layers)
         self.kernel = layers[0].kernel_size[0]
-        if layers[0].stride[0] != self.kernel or layers[0].bias is None:
+        plain = layers[0].padding == (0, 0) == layers[0].output_padding and layers[0].groups == 1
+        if layers[0].stride[0] != self.kernel or layers[0].bias is None or not plain:
             raise CannotStack("a transposed convolution with overlapping patches")
 
     def forward(self, x: Tensor) -> Tensor:
@@ -99,7 +107,9 @@ class StackedBatchNorm(StackedLayer):
 
     def __init__(self, layers: Sequence[nn.BatchNorm2d]) -> None:
         super().__init__(layers)
-        self.eps, self.momentum = layers[0].eps, cast(float, layers[0].momentum)
+        if not (layers[0].affine and layers[0].track_running_stats and layers[0].momentum):
+            raise CannotStack("a BatchNorm without weights, running statistics or momentum")
+        self.eps, self.momentum = layers[0].eps, layers[0].momentum
         self.fused = False
 
     def forward(self, x: Tensor) -> Tensor:
@@ -272,14 +282,6 @@ class Stacked(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Tensor:
         return self.network(*inputs)
-
-    @torch.no_grad()
-    def read(self, networks: Sequence[nn.Module]) -> None:
-        """Take the runs' weights and buffers."""
-        own = self.state_dict()
-        for name, source in self.sources.items():
-            for run, network in enumerate(networks):
-                own[name][run].copy_(network.state_dict()[source])
 
     @torch.no_grad()
     def write(self, networks: Sequence[nn.Module]) -> None:
