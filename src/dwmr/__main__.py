@@ -1,18 +1,8 @@
-"""`python -m dwmr`, and the command `dwmr`."""
+"""`python -m dwmr`: the command line, also where the package is not installed."""
 
 from __future__ import annotations
 
-import os
-
-
-def main() -> None:
-    # Threads that spin while they wait for each other starve whoever shares the cores; it must be said before torch
-    # is loaded.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from dwmr.cli import main as run
-
-    run()
-
+from dwmr.cli import main
 
 if __name__ == "__main__":
     main()

@@ -69,6 +69,55 @@ def test_convolutional_features(monkeypatch, shape, outputs, pools):
     agree(fast, plain, weights, bound=1e-4)
 
 
+@pytest.mark.parametrize("outputs", [1, 5, 16])
+def test_single_convolutions(monkeypatch, outputs):
+    from dwmr.fast import triton_conv
+
+    monkeypatch.setattr(triton_conv, "PRECISION", "tf32x3")
+    inputs = [normal(6, 5, 4, 3), normal(2, outputs, 3, 3, 3, seed=1)]
+
+    def plain(x, weight):
+        parts = x.permute(0, 3, 1, 2).unflatten(0, (2, 3))
+        done = [torch.nn.functional.conv2d(part, w, padding=1) for part, w in zip(parts, weight)]
+        return torch.cat(done).permute(0, 2, 3, 1)
+
+    agree(triton_conv.conv, plain, inputs, bound=1e-4)
+    norms = [normal(2, outputs, seed=2), normal(2, outputs, seed=3)]
+
+    def plain_block(x, weight, scale, shift):
+        y = plain(x, weight).permute(0, 3, 1, 2).unflatten(0, (2, 3))
+        normed = [torch.nn.functional.group_norm(p, outputs, a, b, 1e-5) for p, a, b in zip(y, scale, shift)]
+        return torch.cat(normed).relu().permute(0, 2, 3, 1)
+
+    agree(triton_conv.conv_norm_relu, plain_block, [*inputs, *norms], bound=1e-4)
+
+
+def test_fused_networks_equal_single_ones(monkeypatch):
+    import dwmr
+    from dwmr.fast import triton_conv
+    from dwmr.fast.stacked import StackedDecoding, StackedFeatures, stack
+    from dwmr.world_model import build_model
+
+    monkeypatch.setattr(triton_conv, "PRECISION", "tf32x3")
+    config = dwmr.preset("8puzzle/ae", bits=8, low=0, high=2)
+    models = [build_model(config, (1, 16, 8), 4, decoder=True, seed=seed).to(DEVICE) for seed in range(2)]
+    for role, x, kind in (
+        ("encoder", normal(2, 3, 1, 16, 8), StackedFeatures),
+        ("decoder", normal(2, 3, 8), StackedDecoding),
+    ):
+        networks = [getattr(model, role) for model in models]
+        whole = stack(networks, fused=True).to(DEVICE)
+        assert any(isinstance(module, kind) for module in whole.modules())
+        together, alone = whole(x), torch.stack([network(part) for network, part in zip(networks, x)])
+        assert relative(together.detach(), alone.detach()) < 1e-4
+        upstream = normal(*alone.shape, seed=4)
+        together.backward(upstream)
+        alone.backward(upstream)
+        for name, parameter in whole.named_parameters():
+            singles = torch.stack([network.get_parameter(whole.sources[name]).grad for network in networks])
+            assert relative(parameter.grad, singles) < 1e-2, name
+
+
 @pytest.mark.parametrize("shape", [(20, 40), (3, 17, 35)])
 def test_coskewness(monkeypatch, shape):
     from dwmr.fast import triton_coskewness

@@ -12,12 +12,14 @@ import copy
 import logging
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dwmr.nets.decoders import ConvDecoder
 from dwmr.nets.encoders import ConvEncoder
 
 log = logging.getLogger("dwmr")
@@ -74,6 +76,12 @@ class StackedConv(StackedLayer):
         result = _Convolution.apply(x, self.weight, self.kernel, self.stride, self.padding)
         return result + _spread(self.get_parameter("bias")) if self.has_bias else result
 
+    def give_bias(self) -> nn.Parameter | None:
+        """The bias, which is no longer added here: whoever takes it accounts for it."""
+        given = self.get_parameter("bias") if self.has_bias else None
+        self.has_bias = False
+        return given
+
 
 class StackedConvTranspose(StackedLayer):
     """A transposed convolution whose patches do not overlap (stride = kernel)."""
@@ -84,6 +92,7 @@ class StackedConvTranspose(StackedLayer):
     def __init__(self, layers: Sequence[nn.ConvTranspose2d]) -> None:
         super().__init__(layers)
         self.kernel = layers[0].kernel_size[0]
+        self.has_bias = True
         plain = layers[0].padding == (0, 0) == layers[0].output_padding and layers[0].groups == 1
         if layers[0].stride[0] != self.kernel or layers[0].bias is None or not plain:
             raise CannotStack("a transposed convolution with overlapping patches")
@@ -95,7 +104,11 @@ class StackedConvTranspose(StackedLayer):
         columns = x.permute(0, 1, 3, 4, 2).reshape(runs, -1, depth)
         patches = _TallProduct.apply(columns, self.weight.flatten(2)).view(runs, count, rows, cols, outputs, k, k)
         image = patches.permute(0, 1, 4, 2, 5, 3, 6).reshape(runs, count, outputs, rows * k, cols * k)
-        return image + self.bias[:, None, :, None, None]
+        return image + _spread(self.bias) if self.has_bias else image
+
+    def give_bias(self) -> nn.Parameter | None:
+        self.has_bias = False
+        return self.get_parameter("bias")
 
 
 class StackedBatchNorm(StackedLayer):
@@ -110,31 +123,52 @@ class StackedBatchNorm(StackedLayer):
         if not (layers[0].affine and layers[0].track_running_stats and layers[0].momentum):
             raise CannotStack("a BatchNorm without weights, running statistics or momentum")
         self.eps, self.momentum = layers[0].eps, layers[0].momentum
-        self.fused = False
+        self.fused = self.relu = False
+        self.earlier_bias: list[nn.Parameter] = []  # in a list, so that it stays a parameter of its own layer alone
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.training and self.fused:
+        if self.fused:
             return self._fused(x)
         if self.training:
             var, mean = torch.var_mean(x, dim=(1, 3, 4), correction=0)
             self._track(mean, var, x[0, :, 0].numel())
+            scale, shift = self._map(mean, var)
         else:
-            var, mean = self.running_var, self.running_mean
+            scale, shift = self._running_map()
+        y = torch.addcmul(_spread(shift), x, _spread(scale))
+        return F.relu(y) if self.relu else y
+
+    def take_bias(self, bias: nn.Parameter) -> None:
+        """A bias just before the normalisation moves the mean and nothing else: it is added there, not to the data.
+        Its gradient is zero, exactly."""
+        self.earlier_bias.append(bias)
+
+    def _map(self, mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
         scale = self.weight * (var + self.eps).rsqrt()
-        shift = self.bias - mean * scale
-        return torch.addcmul(_spread(shift), x, _spread(scale))
+        return scale, self.bias - mean * scale
+
+    def _running_map(self) -> tuple[Tensor, Tensor]:
+        mean = self.running_mean
+        for bias in self.earlier_bias:
+            mean = mean - bias.detach()
+        return self._map(mean, self.running_var)
 
     def _fused(self, x: Tensor) -> Tensor:
-        from dwmr.fast.triton_batch_norm import batch_norm
+        from dwmr.fast.triton_batch_norm import affine, batch_norm
 
         last = x.permute(0, 1, 3, 4, 2)
         rows = last.flatten(1, 3)
-        y, mean, var = batch_norm(rows, self.weight, self.bias, self.eps, relu=False)
-        self._track(mean, var, rows.shape[1])
+        if self.training:
+            y, mean, var = batch_norm(rows, self.weight, self.bias, self.eps, self.relu)
+            self._track(mean, var, rows.shape[1])
+        else:
+            y = affine(rows.contiguous(), *self._running_map(), self.relu)
         return y.view(last.shape).permute(0, 1, 4, 2, 3)
 
     @torch.no_grad()
     def _track(self, mean: Tensor, var: Tensor, samples: int) -> None:
+        for bias in self.earlier_bias:
+            mean = mean + bias
         self.running_mean.lerp_(mean, self.momentum)
         self.running_var.lerp_(var * (samples / (samples - 1)), self.momentum)
         self.num_batches_tracked.add_(1)
@@ -192,6 +226,48 @@ class StackedFeatures(nn.Module):
             for place, pool in enumerate(self.pools)
         ]
         return conv_features(images, blocks)
+
+
+class StackedDecoding(nn.Module):
+    """The convolutional part of S `ConvDecoder`s, in fused kernels: blocks, doublings, and a last convolution."""
+
+    def __init__(self, layers: Sequence[nn.Sequential]) -> None:
+        super().__init__()
+        self.origins: dict[str, str] = {}
+        self.steps: list[tuple[str, int]] = []
+        first = layers[0]
+        for place, layer in enumerate(first):
+            if isinstance(layer, nn.Upsample):
+                self.steps.append(("double", place))
+            elif isinstance(layer, nn.Conv2d):
+                self._take(f"weight{place}", f"{place}.weight", layers)
+                if layer.bias is None:
+                    self._take(f"scale{place}", f"{place + 1}.weight", layers)
+                    self._take(f"shift{place}", f"{place + 1}.bias", layers)
+                    self.steps.append(("block", place))
+                else:
+                    self._take(f"bias{place}", f"{place}.bias", layers)
+                    self.steps.append(("convolve", place))
+
+    def _take(self, name: str, origin: str, layers: Sequence[nn.Sequential]) -> None:
+        values = torch.stack([each.get_parameter(origin).detach() for each in layers])
+        self.register_parameter(name, nn.Parameter(values))
+        self.origins[name] = origin
+
+    def forward(self, x: Tensor) -> Tensor:
+        from dwmr.fast.triton_conv import conv, conv_norm_relu
+
+        runs, get = x.shape[0], self.get_parameter
+        y = x.flatten(0, 1).permute(0, 2, 3, 1)
+        for step, place in self.steps:
+            if step == "double":
+                y = y.repeat_interleave(2, 1).repeat_interleave(2, 2)
+            elif step == "block":
+                y = conv_norm_relu(y, get(f"weight{place}"), get(f"scale{place}"), get(f"shift{place}"))
+            else:
+                bias = get(f"bias{place}")[:, None, None, None]
+                y = (conv(y, get(f"weight{place}")).unflatten(0, (runs, -1)) + bias).flatten(0, 1)
+        return y.permute(0, 3, 1, 2).unflatten(0, (runs, -1))
 
 
 class _TallProduct(torch.autograd.Function):
@@ -306,6 +382,16 @@ class Stacked(nn.Module):
                 nn.Sequential, self._stack([m.head for m in encoders], f"{here}.head", f"{there}head.", fused)
             )
             return encoder
+        if fused and isinstance(first, ConvDecoder) and _doubles(first):
+            decoder = copy.copy(first)
+            decoder._modules = dict(first._modules)
+            decoders = cast(list[ConvDecoder], modules)
+            decoding = StackedDecoding([m.layers for m in decoders])
+            for name, origin in decoding.origins.items():
+                self.sources[f"{here}.layers.{name}"] = f"{there}layers.{origin}"
+            decoder._modules["layers"] = decoding
+            decoder._modules["head"] = self._stack([m.head for m in decoders], f"{here}.head", f"{there}head.", fused)
+            return decoder
         if type(first) in _TWINS:
             twin = _TWINS[type(first)](modules)
             if isinstance(twin, StackedBatchNorm):
@@ -327,7 +413,21 @@ class Stacked(nn.Module):
             name: self._stack([m.get_submodule(name) for m in modules], f"{here}.{name}", f"{there}{name}.", fused)
             for name, _ in first.named_children()
         }
+        _join_neighbours(result)
         return result
+
+
+def _join_neighbours(module: nn.Module) -> None:
+    """Layers that follow each other in a module and save passes over the data when they know of each other: a
+    convolution's bias goes into the normalisation after it, and a ReLU into the normalisation before it."""
+    for (_, one), (name, other) in pairwise(list(module._modules.items())):
+        if isinstance(one, StackedConv | StackedConvTranspose) and isinstance(other, StackedBatchNorm):
+            bias = one.give_bias()
+            if bias is not None:
+                other.take_bias(bias)
+        if isinstance(one, StackedBatchNorm) and isinstance(other, nn.ReLU) and isinstance(module, nn.Sequential):
+            one.relu = True
+            module._modules[name] = nn.Identity()
 
 
 def stack(networks: Sequence[nn.Module], fused: bool = False) -> Stacked:
@@ -352,6 +452,12 @@ def _fits_blocks(encoder: ConvEncoder) -> bool:
     """Whether every block normalises each channel by itself and pools even sizes only."""
     norms = [layer for layer in encoder.features if isinstance(layer, nn.GroupNorm)]
     return encoder.even and all(norm.num_groups == norm.num_channels for norm in norms)
+
+
+def _doubles(decoder: ConvDecoder) -> bool:
+    """Whether every block normalises each channel by itself and every enlargement doubles both sides."""
+    norms = [layer for layer in decoder.layers if isinstance(layer, nn.GroupNorm)]
+    return decoder.even and all(norm.num_groups == norm.num_channels for norm in norms)
 
 
 def _spread(values: Tensor) -> Tensor:

@@ -23,6 +23,17 @@ def batch_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool) 
     return _BatchNorm.apply(x, weight, bias, eps, relu)
 
 
+def affine(x: Tensor, scale: Tensor, shift: Tensor, relu: bool) -> Tensor:
+    """x (S, M, C) · scale + shift, both (S, C), and perhaps ReLU, in one pass; no gradient."""
+    runs, rows, channels = x.shape
+    y = torch.empty_like(x)
+    block = _block(channels)
+    _map[(runs, triton.cdiv(rows, block))](
+        x, scale, shift, y, rows, C=channels, CP=triton.next_power_of_2(channels), BLOCK=block, RELU=relu
+    )
+    return y
+
+
 def plain_batch_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool) -> tuple[Tensor, Tensor, Tensor]:
     """`batch_norm` in plain torch."""
     var, mean = torch.var_mean(x, dim=1, correction=0)
@@ -36,18 +47,14 @@ class _BatchNorm(torch.autograd.Function):
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
         x = x.contiguous()
-        runs, rows, channels = x.shape
+        rows = x.shape[1]
         sums = _reduce(_sums, x, x, weight, bias, relu)
         mean = sums[:, 0] / rows
         var = (sums[:, 1] / rows - mean.square()).clamp_min(0)
         deviation = (var + eps).rsqrt()
         scale = weight * deviation
         shift = bias - mean * scale
-        y = torch.empty_like(x)
-        block = _block(channels)
-        _map[(runs, triton.cdiv(rows, block))](
-            x, scale, shift, y, rows, C=channels, CP=triton.next_power_of_2(channels), BLOCK=block, RELU=relu
-        )
+        y = affine(x, scale, shift, relu)
         ctx.save_for_backward(x, mean, deviation, scale, shift)
         ctx.relu = relu
         ctx.mark_non_differentiable(mean, var)

@@ -1,4 +1,4 @@
-"""The convolutional part of `dwmr.nets.encoders.ConvEncoder` in four Triton kernels, for many runs at once.
+"""The convolutional parts of `ConvEncoder` and `ConvDecoder` in four Triton kernels, for many runs at once.
 
 Each block is a 3×3 convolution, a normalisation of every channel of every image, ReLU, and perhaps 2×2 average pooling.
 Stock convolutions are slow on such small images and channels, and each elementwise step is a pass over the largest
@@ -62,7 +62,7 @@ class _Features(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, images: Tensor, pools: tuple[bool, ...], *weights: Tensor) -> Tensor:
         runs, count, _channels, _height, _width = images.shape
-        x = F.pad(images.flatten(0, 1).permute(0, 2, 3, 1), (0, 0, 1, 1, 1, 1)).contiguous()
+        x = _padded(images.flatten(0, 1).permute(0, 2, 3, 1))
         saved: list[Tensor] = []
         for place, pool in enumerate(pools):
             weight, scale, shift = (tensor.contiguous() for tensor in weights[3 * place : 3 * place + 3])
@@ -87,6 +87,53 @@ class _Features(torch.autograd.Function):
             if place:
                 arrived = convolve(back, weight, transposed=True)
         return None, None, *found
+
+
+def conv_norm_relu(x: Tensor, weight: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """One block without pooling: x (S·N, H, W, C) to (S·N, H, W, O), with gradients of all."""
+    return _NormedConvolution.apply(x, weight, scale, shift)
+
+
+def conv(x: Tensor, weight: Tensor) -> Tensor:
+    """The convolution alone: x (S·N, H, W, C) with weight (S, O, C, 3, 3) to (S·N, H, W, O)."""
+    return _Convolution.apply(x, weight)
+
+
+class _NormedConvolution(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        weight, scale, shift = weight.contiguous(), scale.contiguous(), shift.contiguous()
+        padded = _padded(x)
+        y = convolve(padded, weight)
+        output, mean, deviation = normalize(y, scale, shift, pool=False)
+        ctx.save_for_backward(padded, y, mean, deviation, weight, scale, shift)
+        return _unpadded(output)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+        padded, y, mean, deviation, weight, scale, shift = ctx.saved_tensors
+        arrived = gradients[0].contiguous()
+        back, d_scale, d_shift = normalize_back(arrived, y, mean, deviation, scale, shift, pool=False, border=True)
+        d_weight = weight_gradient(padded, back, weight.shape)
+        return convolve(back, weight, transposed=True), d_weight, d_scale, d_shift
+
+
+class _Convolution(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        weight, padded = weight.contiguous(), _padded(x)
+        ctx.save_for_backward(padded, weight)
+        return convolve(padded, weight)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        padded, weight = ctx.saved_tensors
+        back = _padded(gradients[0])
+        return convolve(back, weight, transposed=True), weight_gradient(padded, back, weight.shape)
+
+
+def _padded(x: Tensor) -> Tensor:
+    return F.pad(x, (0, 0, 1, 1, 1, 1)).contiguous()
 
 
 def _unpadded(x: Tensor) -> Tensor:
@@ -151,7 +198,8 @@ def _convolve(
     if C == 1:
         near = (k // 3) * (WIDTH + 2) + k % 3
         v = tl.load(x + corner[:, None] + near[None, :], live[:, None] & (k < 9)[None, :], 0.0)
-        w = tl.load(weight + o[None, :] * 9 + k[:, None], (k < 9)[:, None] & (o < OUT)[None, :], 0.0)
+        tap = 8 - k if TRANSPOSED else k
+        w = tl.load(weight + o[None, :] * 9 + tap[:, None], (k < 9)[:, None] & (o < OUT)[None, :], 0.0)
         total = tl.dot(v, w, total, input_precision=PRECISION)
     else:
         known = (k < 3 * C)[:, None] & (o < OUT)[None, :]
@@ -262,7 +310,7 @@ def normalize(y: Tensor, scale: Tensor, shift: Tensor, pool: bool) -> tuple[Tens
     """The block's output (S·N, H' + 2, W' + 2, O) with its border, and mean and inverse deviation (S·N, O)."""
     images, height, width, outputs = y.shape
     side = 2 if pool else 1
-    result = y.new_zeros(images, height // side + 2, width // side + 2, outputs)
+    result = y.new_empty(images, height // side + 2, width // side + 2, outputs)
     mean, deviation = y.new_empty(images, outputs), y.new_empty(images, outputs)
     _normalize[(images,)](
         y,
@@ -287,6 +335,21 @@ def normalize(y: Tensor, scale: Tensor, shift: Tensor, pool: bool) -> tuple[Tens
 def _pixels(outputs: int) -> int:
     """Pixels in one step of a normalisation: 4,096 numbers."""
     return max(16, 4096 // triton.next_power_of_2(outputs))
+
+
+@triton.jit
+def _clear_border(image, o, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, OUT: tl.constexpr, BLOCK: tl.constexpr):
+    """Zeros around an image (H + 2, W + 2, O): its first and last row, then its first and last column."""
+    wide: tl.constexpr = WIDTH + 2
+    for start in range(0, 2 * wide + 2 * HEIGHT, BLOCK):
+        edge = start + tl.arange(0, BLOCK)
+        side = edge - 2 * wide
+        in_rows = side < 0
+        row = tl.where(in_rows, (edge // wide) * (HEIGHT + 1), side // 2 + 1)
+        col = tl.where(in_rows, edge % wide, (side % 2) * (WIDTH + 1))
+        live = (edge < 2 * wide + 2 * HEIGHT)[:, None] & (o < OUT)[None, :]
+        nothing = tl.zeros((BLOCK, o.shape[0]), tl.float32)
+        tl.store(image + (row * wide + col)[:, None] * OUT + o[None, :], nothing, live)
 
 
 @triton.jit
@@ -339,6 +402,7 @@ def _normalize(
                 total += tl.maximum(v * a[None, :] + b[None, :], 0.0)
         at = (r + 1) * (out_w + 2) + c + 1
         tl.store(result + at[:, None] * OUT + o[None, :], total / (SIDE * SIDE), live)
+    _clear_border(result, o, out_h, out_w, OUT, BLOCK)
     tl.store(means + image * OUT + o, mean, known)
     tl.store(deviations + image * OUT + o, deviation, known)
 
@@ -357,7 +421,8 @@ def normalize_back(
     with a border of zeros, and of scale and shift (S, O)."""
     images, height, width, outputs = y.shape
     runs, side = len(scale), 2 if pool else 1
-    result = y.new_zeros(images, height + 2, width + 2, outputs) if border else torch.empty_like(y)
+    edge = 2 if border else 0
+    result = y.new_empty(images, height + edge, width + edge, outputs)
     d_scale, d_shift = torch.empty_like(mean), torch.empty_like(mean)
     _normalize_back[(images,)](
         gradient,
@@ -446,5 +511,7 @@ def _normalize_back(
                 value = a * deviation * (passed - (of_shift[None, :] + standard * of_scale[None, :]) / size)
                 at = (up + BORDER) * (WIDTH + 2 * BORDER) + across + BORDER
                 tl.store(result + at[:, None] * OUT + o[None, :], value, live)
+    if BORDER:
+        _clear_border(result, o, HEIGHT, WIDTH, OUT, BLOCK)
     tl.store(d_scale + image * OUT + o, of_scale, known)
     tl.store(d_shift + image * OUT + o, of_shift, known)

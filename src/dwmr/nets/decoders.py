@@ -25,6 +25,7 @@ class ConvDecoder(nn.Module):
         super().__init__()
         depth, *size = image_shape
         sizes = [tuple(side // 2**halvings for side in size) for halvings in range(poolings + 1)]
+        self.even = all(side % 2**poolings == 0 for side in size)  # every enlargement doubles both sides
         start, (rows, cols) = channels[0], sizes[-1]
         self.head = nn.Sequential(
             nn.Linear(bits, hidden),
