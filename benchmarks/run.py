@@ -216,7 +216,7 @@ def main() -> None:
         keep({f"{benchmark}_plain_speedup": seconds["naive"] / seconds["plain"]})
     if device.type == "cuda":
         keep(growth_with_runs(splits, device))
-        models = ("dwmr", "dwmr+ae", "dwmr+beta-vae") if chosen.decoders else ("dwmr",)
+        models = ("dwmr", "dwmr+ae") if chosen.decoders else ("dwmr",)
         for model in models:
             for benchmark, data in splits.items():
                 keep(whole_runs(f"{benchmark}/{model}", data, device, chosen.runs, None))

@@ -7,6 +7,7 @@ import operator
 import time
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -274,10 +275,13 @@ def _train_group(
                 member.board = stack.enter_context(writer(str(member.folder / "tensorboard")))
         bar = progress_bars.bar(f"{config.name} {who}", config.epochs * updates, done=done * updates, show=progress)
         shown = stack.enter_context(bar)
+        ahead = stack.enter_context(ThreadPoolExecutor(1))
+        drawn = ahead.submit(_plans, members, family, done, len(train))
         for epoch in range(done, config.epochs):
             started = time.perf_counter()
             values = [values_at(member.config, epoch) for member in members]
-            plans = [_plan(member, family, epoch, len(train)) for member in members]
+            plans = drawn.result()
+            drawn = ahead.submit(_plans, members, family, epoch + 1, len(train))  # while this epoch runs
             figures = engine.run_epoch(plans, values, shown.advance)
             agreement = engine.agreement(val) if val is not None else [None] * len(members)
             engine.settle()
@@ -300,17 +304,20 @@ def _stackable(config: Config, family: Objective, train: Transitions) -> bool:
     return all(can_stack(network) for network in (model.encoder, model.predictor, model.decoder))
 
 
-def _plan(member: _Member, family: Objective, epoch: int, count: int) -> EpochPlan:
-    config = member.config
-    return plan_epoch(
-        member.seed,
-        epoch,
-        count,
-        config.batch_size,
-        config.bits,
-        noise=family.noise,
-        triplets=config.triplets,
-    )
+def _plans(members: list[_Member], family: Objective, epoch: int, count: int) -> list[EpochPlan]:
+    """What is random in an epoch of each run."""
+    return [
+        plan_epoch(
+            member.seed,
+            epoch,
+            count,
+            member.config.batch_size,
+            member.config.bits,
+            noise=family.noise,
+            triplets=member.config.triplets,
+        )
+        for member in members
+    ]
 
 
 def _keep(member: _Member, record: dict[str, Any]) -> None:

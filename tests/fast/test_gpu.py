@@ -22,14 +22,15 @@ def puzzle():
 @pytest.mark.parametrize("model", ["dwmr", "dwmr+ae", "dwmr+beta-vae", "deepcubeai"])
 @pytest.mark.parametrize("game", ["8puzzle", "iceslider"])
 def test_the_first_updates_are_the_plain_paths(ice, puzzle, game, model):
-    """Convolutions in TF32 on both paths: the terms of the first epochs agree to 3%, most to a tenth of that."""
-    data = puzzle if game == "8puzzle" else ice
-    config = dwmr.preset(f"{game}/{model}", epochs=2, batch_size=64)
+    """Convolutions in TF32 on both paths: the terms of the first three updates agree to 1%. After some twenty, rounding
+    has been multiplied to several percent; then only the outcomes over seeds can be compared."""
+    data = (puzzle if game == "8puzzle" else ice)[:192]
+    config = dwmr.preset(f"{game}/{model}", epochs=1, batch_size=64)
     fast = dwmr.train(config, train=data, device="cuda", progress=False)
     plain = dwmr.train(config, train=data, device="cuda", fast="off", progress=False)
     for ours, theirs in zip(fast.metrics, plain.metrics):
         for name, value in theirs["terms"].items():
-            assert ours["terms"][name] == pytest.approx(value, rel=3e-2, abs=2e-3), name
+            assert ours["terms"][name] == pytest.approx(value, rel=1e-2, abs=1e-3), name
 
 
 def test_many_runs_are_the_single_runs(ice):

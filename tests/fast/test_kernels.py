@@ -99,6 +99,7 @@ def test_fused_networks_equal_single_ones(monkeypatch):
     from dwmr.world_model import build_model
 
     monkeypatch.setattr(triton_conv, "PRECISION", "tf32x3")
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     config = dwmr.preset("8puzzle/ae", bits=8, low=0, high=2)
     models = [build_model(config, (1, 16, 8), 4, decoder=True, seed=seed).to(DEVICE) for seed in range(2)]
     for role, x, kind in (

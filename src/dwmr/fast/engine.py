@@ -57,6 +57,7 @@ class StackedEngine:
         self.counter = torch.zeros(1, dtype=torch.int64, device=device)
         self.order: Tensor | None = None
         self.graph: torch.cuda.CUDAGraph | None = None
+        self.val: tuple[Transitions, Tensor, Tensor, Tensor] | None = None
         kernels = "Triton kernels" if fused else "torch kernels"
         captured = "captured updates" if device.type == "cuda" else "uncaptured updates"
         self.description = f"{len(self.learners)} run(s) as one program on {device.type}: {captured}, {kernels}"
@@ -87,10 +88,14 @@ class StackedEngine:
         self.stacked.train(False)
         runs = len(self.learners)
         exact, right = torch.zeros(runs, device=self.device), torch.zeros(runs, device=self.device)
+        if self.val is None or self.val[0] is not val:
+            arrays = (val.obs, val.next_obs, np.asarray(val.actions, dtype=np.int64))
+            self.val = val, *(torch.from_numpy(np.array(array)).to(self.device) for array in arrays)
+        _, obs, next_obs, every_action = self.val
         for start in range(0, len(val), batch):
             part = slice(start, start + batch)
-            codes, next_codes = self._encode(val.obs[part]), self._encode(val.next_obs[part])
-            actions = self.eye[torch.from_numpy(np.array(val.actions[part], dtype=np.int64)).to(self.device)]
+            codes, next_codes = self._encode(obs[part]), self._encode(next_obs[part])
+            actions = self.eye[every_action[part]]
             logits = self.stacked.model.predictor(codes, actions.expand(runs, -1, -1))
             same = threshold(torch.sigmoid(logits)) == next_codes
             exact += same.all(-1).sum(-1)
@@ -101,9 +106,9 @@ class StackedEngine:
             for whole, bits in zip(exact.tolist(), right.tolist())
         ]
 
-    def _encode(self, images: np.ndarray) -> Tensor:
+    def _encode(self, images: Tensor) -> Tensor:
         """uint8 (N, C, H, W) to bits (S, N, K) of every run."""
-        frames = self._normalize(torch.from_numpy(np.array(images)).to(self.device))
+        frames = self._normalize(images)
         logits = self.stacked.model.encoder(frames.expand(len(self.learners), *frames.shape))
         return threshold(torch.sigmoid(logits))
 

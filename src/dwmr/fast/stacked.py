@@ -291,21 +291,21 @@ class _Convolution(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.form = kernel, stride, padding
-        columns = _patches(x, kernel, stride, padding)
-        runs, count, rows, cols = columns.shape[:4]
-        result = torch.bmm(columns.flatten(1, 3), weight.flatten(2).mT)
+        patches = _patches(x, kernel, stride, padding)
+        runs, count, rows, cols = patches.shape[:4]
+        columns = patches.flatten(1, 3)
+        ctx.save_for_backward(columns, weight)
+        ctx.form = kernel, stride, padding, x.shape
+        result = torch.bmm(columns, weight.flatten(2).mT)
         return result.view(runs, count, rows, cols, -1).permute(0, 1, 4, 2, 3)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight = ctx.saved_tensors
-        kernel, stride, padding = ctx.form
+        columns, weight = ctx.saved_tensors
+        kernel, stride, padding, shape = ctx.form
         (gradient,) = gradients
         runs, count, outputs, rows, cols = gradient.shape
         arrived = gradient.permute(0, 1, 3, 4, 2).reshape(runs, -1, outputs)
-        columns = _patches(x, kernel, stride, padding).flatten(1, 3)
         d_weight = _sum_of_products(columns, arrived).mT.reshape(weight.shape)
         if not ctx.needs_input_grad[0]:
             return None, d_weight, None, None, None
@@ -316,7 +316,7 @@ class _Convolution(torch.autograd.Function):
             d_x = back.view(runs, count, rows, cols, -1).permute(0, 1, 4, 2, 3)
         else:
             back = torch.bmm(arrived, weight.flatten(2)).view(runs, count, rows, cols, -1, kernel, kernel)
-            d_x = back.permute(0, 1, 4, 2, 5, 3, 6).reshape(x.shape)
+            d_x = back.permute(0, 1, 4, 2, 5, 3, 6).reshape(shape)
         return d_x, d_weight, None, None, None
 
 
