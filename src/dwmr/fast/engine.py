@@ -89,8 +89,9 @@ class StackedEngine:
         runs = len(self.learners)
         exact, right = torch.zeros(runs, device=self.device), torch.zeros(runs, device=self.device)
         if self.val is None or self.val[0] is not val:
-            arrays = (val.obs, val.next_obs, np.asarray(val.actions, dtype=np.int64))
-            self.val = val, *(torch.from_numpy(np.array(array)).to(self.device) for array in arrays)
+            obs, next_obs = (torch.from_numpy(np.array(images)).to(self.device) for images in (val.obs, val.next_obs))
+            actions = torch.from_numpy(np.array(val.actions, dtype=np.int64)).to(self.device)
+            self.val = val, obs, next_obs, actions
         _, obs, next_obs, every_action = self.val
         for start in range(0, len(val), batch):
             part = slice(start, start + batch)
