@@ -59,7 +59,7 @@ class _ThirdMoments(torch.autograd.Function):
             N=block_n,
             BLOCK=block,
             PRECISION=PRECISION,
-            num_warps=8,
+            num_warps=4,
         )
         ctx.save_for_backward(gradient.sum(1).view(x.shape))
         return loss.sum((1, 2)).view(lead) / 3
