@@ -44,8 +44,10 @@ class WorldModel(nn.Module):
         mean: Tensor | None = None,
         std: Tensor | None = None,
         probe: str = "affine",
+        standardize: bool = True,
     ) -> None:
         super().__init__()
+        self.standardize = standardize
         self.encoder, self.predictor, self.decoder = encoder, predictor, decoder
         self.image_shape, self.n_actions, self.bits, self.probe = image_shape, n_actions, bits, probe
         channels = image_shape[0]
@@ -66,8 +68,10 @@ class WorldModel(nn.Module):
 
     def normalize(self, images: Tensor) -> Tensor:
         """uint8 images (N, C, H, W) as floats in [0, 1], less the training mean, over its deviation."""
-        scaled = images.to(self.mean.dtype) / 255
-        return (scaled - self.mean[:, None, None]) / self.std[:, None, None]
+        scaled = images.to(self.mean.dtype).div_(255)
+        if not self.standardize:
+            return scaled
+        return scaled.sub_(self.mean[:, None, None]).div_(self.std[:, None, None])
 
     def one_hot(self, actions: Tensor) -> Tensor:
         return F.one_hot(actions.long(), self.n_actions).to(self.mean.dtype)
@@ -248,4 +252,5 @@ def build_model(
             n_actions=n_actions,
             bits=config.bits,
             probe=config.probe,
+            standardize=config.standardize,
         )

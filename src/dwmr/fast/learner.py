@@ -42,12 +42,6 @@ class StackedLearner(Learner):
         self.buffers = list(zip(self.slow_network.buffers(), encoder.buffers()))
         self._read_optimizers(learners)
 
-    def compile(self) -> None:
-        """Fuse the elementwise work of the networks; worth its minute where many updates follow."""
-        for role, network in self.networks.items():
-            setattr(self.model, role, torch.compile(network, dynamic=False))
-        self.target = torch.compile(self.slow_network, dynamic=False)
-
     def train(self, mode: bool = True) -> None:
         for network in self.networks.values():
             network.train(mode)
