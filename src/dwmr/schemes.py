@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dwmr import losses
 from dwmr.config import Hyper
@@ -44,6 +44,7 @@ class Learner:
 
     def __init__(self, model: WorldModel, objective: Objective, lr: Tensor, *, noisy_predictor: bool) -> None:
         self.model, self.objective, self.noisy_predictor = model, objective, noisy_predictor
+        self.images_at_once: int | None = None  # networks that treat each image by itself may take a few at a time
         self.target = copy.deepcopy(model.encoder).requires_grad_(False).eval()
         codes = [*model.encoder.parameters(), *(model.decoder.parameters() if model.decoder else ())]
         self.codes_optimizer = torch.optim.Adam(codes, lr=lr, fused=True)
@@ -51,13 +52,13 @@ class Learner:
 
     def probabilities(self, images: Tensor, hyper: Hyper) -> tuple[Tensor, Tensor]:
         """Logits and bit probabilities by the online encoder."""
-        logits = self.model.encoder(images)
+        logits = self.through(self.model.encoder, images)
         return logits, torch.sigmoid(logits / per_code(hyper.temperature))
 
     @torch.no_grad()
     def target_bits(self, next_images: Tensor) -> Tensor:
         """Bits of the next images by the target encoder, on its running statistics."""
-        return threshold(torch.sigmoid(self.target(next_images)))
+        return threshold(torch.sigmoid(self.through(self.target, next_images)))
 
     def noised(self, logits: Tensor, probs: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
         """Binary Concrete samples where the objective asks for them, else the probabilities."""
@@ -66,7 +67,13 @@ class Learner:
         return binary_concrete(logits, batch.noise, per_code(hyper.noise), per_code(hyper.temperature))
 
     def decode(self, codes: Tensor) -> Tensor | None:
-        return self.model.decoder(codes) if self.model.decoder is not None else None
+        return self.through(self.model.decoder, codes) if self.model.decoder is not None else None
+
+    def through(self, network: nn.Module, inputs: Tensor) -> Tensor:
+        """A network's output; in parts that fit the processor's cache, where that was asked for and gives the same."""
+        if self.images_at_once is None or not getattr(network, "per_image", False):
+            return network(inputs)
+        return torch.cat([network(part) for part in inputs.split(self.images_at_once)])
 
     def descend(self, loss: Tensor, *optimizers: torch.optim.Optimizer) -> None:
         """One optimizer step on a loss; several runs' losses are summed, each reaches its own weights only."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import operator
 import time
-import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -22,7 +21,7 @@ from dwmr import progress as progress_bars
 from dwmr.checkpoint import RunInfo
 from dwmr.config import Config, Hyper
 from dwmr.data.batches import EpochPlan, Loader, plan_epoch
-from dwmr.engine import Engine, EpochFigures, PlainEngine, new_hyper
+from dwmr.engine import Engine, PlainEngine, new_hyper
 from dwmr.errors import InputError, TrainingDiverged, unknown
 from dwmr.fast.engine import StackedEngine
 from dwmr.fast.stacked import can_stack
@@ -31,13 +30,21 @@ from dwmr.nets.decoders import DECODERS
 from dwmr.nets.encoders import ENCODERS
 from dwmr.nets.predictors import PREDICTORS
 from dwmr.objectives import OBJECTIVES, Objective
+from dwmr.records import (
+    failure_of,
+    figures_of,
+    log_tensorboard,
+    one_line,
+    tensorboard_writer,
+    warn_if_collapsed,
+)
 from dwmr.run_folder import open_folder, save_epoch
 from dwmr.schedules import values_at
 from dwmr.schemes import SCHEMES, Learner
 from dwmr.transitions import Transitions
 from dwmr.world_model import WorldModel, build_model, image_statistics, resolve_device
 
-DEAD_MARGIN = 1e-3  # over an epoch, a bit that is 0 or 1 in all but a thousandth of the frames counts as dead
+IMAGES_IN_CACHE = 32  # of the 8-puzzle's first and largest layer, 8 MB: what a processor's cache may hold
 
 log = logging.getLogger("dwmr")
 
@@ -182,7 +189,7 @@ def _train_all(
     if taken and not resume:
         raise FileExistsError(f"{taken[0]} exists already; resume it, or choose another folder")
     seeds = [operator.index(seed) for seed in seeds]
-    writer = _tensorboard_writer() if tensorboard else None
+    writer = tensorboard_writer() if tensorboard else None
     family = objective or OBJECTIVES[configs[0].model]
     scheme = configs[0].scheme
     _check_data(configs[0], train, val)
@@ -245,6 +252,8 @@ def _engine(
     (member,) = members
     member.learner.model.to(where)
     member.learner.objective = fast_objective(family, where) if fast == "auto" else family
+    if fast == "auto" and where.type == "cpu":
+        member.learner.images_at_once = IMAGES_IN_CACHE
     path = "quick terms, eager updates" if fast == "auto" else "the plain path"
     description = f"one run on {where.type}: {path}"
     return PlainEngine(member.learner, member.hyper, SCHEMES[scheme], Loader(train, where), description)
@@ -288,15 +297,15 @@ def _train_group(
             seconds = round(time.perf_counter() - started, 3)
             for member, value, figure, agreed in zip(members, values, figures, agreement):
                 if member.failure is None:
-                    member.failure = _failure(figure, names, epoch)
+                    member.failure = failure_of(figure, names, epoch)
                 if member.failure is None:
-                    record = {"epoch": epoch + 1, "hyper": value, **_figures(figure, names)}
+                    record = {"epoch": epoch + 1, "hyper": value, **figures_of(figure, names)}
                     record |= {"seconds": seconds} if agreed is None else {"val": agreed, "seconds": seconds}
                     _keep(member, record)
             alive = [member for member in members if member.failure is None]
             if not alive:
                 return
-            shown.describe(_one_line(alive[0].metrics[-1]))
+            shown.describe(one_line(alive[0].metrics[-1]))
 
 
 def _stackable(config: Config, family: Objective, train: Transitions) -> bool:
@@ -326,34 +335,8 @@ def _keep(member: _Member, record: dict[str, Any]) -> None:
     if member.folder is not None:
         save_epoch(member.folder, member.learner, record)
     if member.board is not None:
-        _log_tensorboard(member.board, record)
-    _warn_if_collapsed(record, member.config.bits)  # once all is saved, since a warning may be made an error
-
-
-def _figures(figures: EpochFigures, names: list[str]) -> dict[str, Any]:
-    ones = figures.ones
-    dead = ((ones < DEAD_MARGIN) | (ones > 1 - DEAD_MARGIN)).sum()
-    return {
-        "terms": dict(zip(names, figures.terms.double().mean(0).tolist())),
-        "bits": {"dead": int(dead), "ones": float(ones.mean()), "flips": figures.flips},
-    }
-
-
-def _failure(figures: EpochFigures, names: list[str], epoch: int) -> TrainingDiverged | None:
-    """What went wrong in an epoch, if anything did: the first term that was not a finite number."""
-    broken = ~torch.isfinite(figures.terms)
-    if bool(broken.any()):
-        update = int(broken.any(1).nonzero()[0])
-        first = " and ".join(repr(names[i]) for i in broken[update].nonzero().flatten().tolist())
-        return TrainingDiverged(
-            f"the loss term {first} is not a finite number since update {update + 1} of epoch {epoch + 1}; "
-            f"what was saved after epoch {epoch} is kept"
-        )
-    if not figures.finite:
-        return TrainingDiverged(
-            f"a weight is not a finite number after epoch {epoch + 1}; what was saved after epoch {epoch} is kept"
-        )
-    return None
+        log_tensorboard(member.board, record)
+    warn_if_collapsed(record, member.config.bits)  # once all is saved, since a warning may be made an error
 
 
 def check_choices(
@@ -376,7 +359,7 @@ def check_choices(
     if fast not in ("auto", "off"):
         raise InputError(f"fast must be 'auto' or 'off', got {fast!r}")
     if tensorboard:
-        _tensorboard_writer()
+        tensorboard_writer()
 
 
 def _with_own_parts(config: Config, own: dict[str, nn.Module], train: Transitions) -> Config:
@@ -405,35 +388,3 @@ def _check_data(config: Config, train: Transitions, val: Transitions | None) -> 
             f"validation images {val.image_shape} with {val.n_actions} actions do not match "
             f"training images {train.image_shape} with {train.n_actions}"
         )
-
-
-def _warn_if_collapsed(record: dict[str, Any], bits: int) -> None:
-    dead = record["bits"]["dead"]
-    if dead > bits / 2:
-        warnings.warn(
-            f"{dead} of {bits} bits never changed in epoch {record['epoch']}: the code is collapsing; "
-            f"stronger var and cor weights, or a smaller lr, may help",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-
-
-def _one_line(record: dict[str, Any]) -> str:
-    terms = " ".join(f"{name} {value:.3f}" for name, value in record["terms"].items())
-    health = f"dead {record['bits']['dead']} flips {record['bits']['flips']:.1f}"
-    exact = f" exact {record['val']['exact_next']:.1f}%" if "val" in record else ""
-    return f"{terms} · {health}{exact}"
-
-
-def _tensorboard_writer() -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise InputError("TensorBoard is not installed; pip install 'dwmr[tensorboard]'") from error
-    return SummaryWriter
-
-
-def _log_tensorboard(board: Any, record: dict[str, Any]) -> None:
-    for group in ("terms", "bits", "val", "hyper"):
-        for name, value in record.get(group, {}).items():
-            board.add_scalar(f"{group}/{name}", value, record["epoch"])

@@ -42,8 +42,9 @@ def plan_of(config: Config, seed: int, epoch: int, count: int):
     return plan_epoch(seed, epoch, count, config.batch_size, config.bits, noise=noise, triplets=config.triplets)
 
 
-def run_alone(config: Config, seed: int, data, epochs: int = EPOCHS):
+def run_alone(config: Config, seed: int, data, epochs: int = EPOCHS, images_at_once: int | None = None):
     learner, hyper = learner_of(config, seed, data), new_hyper(CPU)
+    learner.images_at_once = images_at_once
     for optimizer in (learner.codes_optimizer, learner.predictor_optimizer):
         optimizer.param_groups[0]["lr"] = hyper.lr
     engine = PlainEngine(learner, hyper, SCHEMES[config.scheme], Loader(data, CPU), "")
@@ -134,3 +135,13 @@ def test_a_run_driven_to_nan_leaves_the_others_unchanged(ice):
         assert torch.equal(figures[run].terms, figures_before[run].terms)
         before, after = state_of(healthy[run]), state_of(mixed[run])
         assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_images_a_few_at_a_time_give_the_same_updates(double_precision, ice):
+    data = corner(ice[:96])
+    config = dwmr.preset("generic/dwmr+ae", batch_size=32, bits=24)
+    whole, expected, _ = run_alone(config, 0, data)
+    parts, figures, _ = run_alone(config, 0, data, images_at_once=7)
+    torch.testing.assert_close(figures.terms, expected.terms, rtol=1e-9, atol=1e-12)
+    for name, value in state_of(parts).items():
+        torch.testing.assert_close(value, state_of(whole)[name], rtol=1e-6, atol=1e-8)

@@ -95,7 +95,8 @@ def test_single_convolutions(monkeypatch, outputs):
 def test_fused_networks_equal_single_ones(monkeypatch):
     import dwmr
     from dwmr.fast import triton_conv
-    from dwmr.fast.stacked import StackedDecoding, StackedFeatures, stack
+    from dwmr.fast.layers import StackedDecoding, StackedFeatures
+    from dwmr.fast.stacked import stack
     from dwmr.world_model import build_model
 
     monkeypatch.setattr(triton_conv, "PRECISION", "tf32x3")

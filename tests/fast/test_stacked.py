@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 import dwmr
+from dwmr.fast.layers import CannotStack
 from dwmr.fast.optimizer import FlatAdam
-from dwmr.fast.stacked import CannotStack, can_stack, stack
+from dwmr.fast.stacked import can_stack, stack
 from dwmr.world_model import build_model
 
 RUNS, SAMPLES = 3, 4

@@ -12,6 +12,8 @@ from .encoders import GENERIC_CHANNELS, ImageShape, generic_poolings
 class ConvDecoder(nn.Module):
     """The mirror of `ConvEncoder`: two linear layers, then 3×3 convolutions between doublings in size."""
 
+    per_image = True
+
     def __init__(
         self,
         image_shape: ImageShape,

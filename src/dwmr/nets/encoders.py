@@ -17,6 +17,8 @@ class ConvEncoder(nn.Module):
     linear layers. The paper's encoder of the 8-puzzle, for any image size.
     """
 
+    per_image = True  # no layer looks at more than one image
+
     def __init__(
         self,
         image_shape: ImageShape,
