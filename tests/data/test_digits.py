@@ -200,9 +200,10 @@ LABELS = idx(np.arange(10, dtype=np.uint8))
         (LABELS[:6], "truncated IDX file; its header needs 8 bytes, it has 6"),
         (LABELS[:-1], r"truncated IDX file; shape \(10,\) needs 18 bytes, it has 17"),
         (LABELS + b"\x00", "bytes left over"),
-        (gzip.compress(LABELS)[:-9], "damaged gzip file"),
+        (gzip.compress(LABELS, mtime=0)[:-9], "damaged gzip file"),
         (b"\x1f\x8b" + bytes(30), "damaged gzip file"),
     ],
+    ids=["empty", "png", "floats", "short header", "short data", "long data", "short gzip", "bad gzip"],
 )
 def test_damaged_idx_files_are_named(data, message):
     with pytest.raises(InputError, match=f"^labels.gz: .*{message}"):
