@@ -4,7 +4,8 @@
     python benchmarks/run.py --out benchmarks/results/cpu2.json      # without one: seconds an epoch
 
 Seconds of the naive loop and of the plain path are extrapolated from some updates to whole runs; the fast path's ten
-runs are trained and evaluated whole. The order of the measurements is part of no result; ratios are within one run.
+runs are trained and evaluated whole. Machines are noisy: what is compared is measured in turn over several rounds, each
+figure is the median of its rounds, and the rounds themselves are kept beside it (``…_rounds``).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from dwmr.files import atomic_write_json, cache_folder
 from dwmr.world_model import build_model, image_statistics
 
 Figures = dict[str, Any]
+ROUNDS = 5
 
 
 def machine(device: torch.device) -> str:
@@ -130,17 +132,31 @@ def coskewness_forms(device: torch.device) -> Figures:
     figures: Figures = {}
     largest = {"dense": 192, "plain": 512, "fast": 1024}
     for bits in (64, 128, 192, 512, 1024):
-        for name, form in forms.items():
-            if bits > largest[name] or (device.type == "cpu" and bits > 512):
-                continue
-            step = partial(_forward_and_back, form, torch.rand(256, bits, device=device, requires_grad=True))
-            step()
+        known = [name for name in forms if bits <= largest[name] and (device.type == "cuda" or bits <= 512)]
+        steps: dict[str, Callable[[], None]] = {}
+        for name in known:
+            probs = torch.rand(256, bits, device=device, requires_grad=True)
+            steps[name] = partial(_forward_and_back, forms[name], probs)
+            steps[name]()
             if device.type == "cuda":
-                step, figures[f"coskewness_{name}_k{bits}_extra_mb"] = _captured(step)
-            repeats = 20 if device.type == "cuda" else 3
-            figures[f"coskewness_{name}_k{bits}_ms"] = timed(partial(_repeat, step, repeats), device) / repeats * 1e3
+                steps[name], figures[f"coskewness_{name}_k{bits}_extra_mb"] = _captured(steps[name])
+        repeats = 20 if device.type == "cuda" else 5 if bits <= 192 else 1
+        rounds = _in_turn({name: partial(_repeat, step, repeats) for name, step in steps.items()}, device)
+        for name, seconds in rounds.items():
+            times = [each / repeats * 1e3 for each in seconds]
+            figures[f"coskewness_{name}_k{bits}_ms"] = statistics.median(times)
+            figures[f"coskewness_{name}_k{bits}_ms_rounds"] = times
     figures["coskewness_speedup_k192"] = figures["coskewness_dense_k192_ms"] / figures["coskewness_fast_k192_ms"]
     return figures
+
+
+def _in_turn(steps: dict[str, Callable[[], None]], device: torch.device) -> dict[str, list[float]]:
+    """Seconds of each step in each round, one step after the other within a round."""
+    taken: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(ROUNDS):
+        for name, step in steps.items():
+            taken[name].append(timed(step, device))
+    return taken
 
 
 def _forward_and_back(form: Callable[[torch.Tensor], torch.Tensor], probs: torch.Tensor) -> None:
@@ -203,15 +219,17 @@ def main() -> None:
     for benchmark, data in splits.items():
         preset = f"{benchmark}/dwmr"
         epochs = dwmr.preset(preset).epochs
-        seconds = {
-            "naive": naive_epoch(preset, data, device, some),
-            "plain": path_epoch(preset, data, device, some, "off"),
-            "fast": path_epoch(preset, data, device, some, "auto"),
-        }
+        rounds: dict[str, list[float]] = {"naive": [], "plain": [], "fast": []}
+        for _ in range(ROUNDS):
+            rounds["naive"].append(naive_epoch(preset, data, device, some))
+            rounds["plain"].append(path_epoch(preset, data, device, some, "off"))
+            rounds["fast"].append(path_epoch(preset, data, device, some, "auto"))
+        seconds = {path: statistics.median(values) for path, values in rounds.items()}
         for path, value in seconds.items():
             keep(
                 {f"{benchmark}_{path}_seconds_per_epoch": value, f"{benchmark}_{path}_seconds_per_run": value * epochs}
             )
+            keep({f"{benchmark}_{path}_seconds_per_epoch_rounds": rounds[path]})
         keep({f"{benchmark}_epoch_speedup": seconds["naive"] / seconds["fast"]})
         keep({f"{benchmark}_plain_speedup": seconds["naive"] / seconds["plain"]})
     if device.type == "cuda":
