@@ -44,7 +44,7 @@ class Learner:
 
     def __init__(self, model: WorldModel, objective: Objective, lr: Tensor, *, noisy_predictor: bool) -> None:
         self.model, self.objective, self.noisy_predictor = model, objective, noisy_predictor
-        self.images_at_once: int | None = None  # networks that treat each image by itself may take a few at a time
+        self.twins: dict[nn.Module, nn.Module] = {}  # networks that run as another on the same weights, which is quicker
         self.target = copy.deepcopy(model.encoder).requires_grad_(False).eval()
         codes = [*model.encoder.parameters(), *(model.decoder.parameters() if model.decoder else ())]
         self.codes_optimizer = torch.optim.Adam(codes, lr=lr, fused=True)
@@ -66,14 +66,15 @@ class Learner:
             return probs
         return binary_concrete(logits, batch.noise, per_code(hyper.noise), per_code(hyper.temperature))
 
+    def predict(self, codes: Tensor, actions: Tensor) -> Tensor:
+        return self.through(self.model.predictor, codes, actions)
+
     def decode(self, codes: Tensor) -> Tensor | None:
         return self.through(self.model.decoder, codes) if self.model.decoder is not None else None
 
-    def through(self, network: nn.Module, inputs: Tensor) -> Tensor:
-        """A network's output; in parts that fit the processor's cache, where that was asked for and gives the same."""
-        if self.images_at_once is None or not getattr(network, "per_image", False):
-            return network(inputs)
-        return torch.cat([network(part) for part in inputs.split(self.images_at_once)])
+    def through(self, network: nn.Module, *inputs: Tensor) -> Tensor:
+        """A network's output, by its twin if it has one."""
+        return self.twins.get(network, network)(*inputs)
 
     def descend(self, loss: Tensor, *optimizers: torch.optim.Optimizer) -> None:
         """One optimizer step on a loss; several runs' losses are summed, each reaches its own weights only."""
@@ -116,7 +117,7 @@ def _full_step(
         images=batch.images,
         probs=probs,
         next_bits=next_bits,
-        predicted=learner.model.predictor(feed(noised if learner.noisy_predictor else probs), batch.actions),
+        predicted=learner.predict(feed(noised if learner.noisy_predictor else probs), batch.actions),
         decoded=learner.decode(noised),
         triplets=batch.triplets,
     )
@@ -143,7 +144,7 @@ def _two_steps(learner: Learner, batch: Batch, hyper: Hyper, feed: Feed) -> Upda
 
 def predictor_step(learner: Learner, batch: Batch, hyper: Hyper, bits: Tensor, next_bits: Tensor) -> None:
     """Step 1 of the two-step schemes: the predictor alone, from hard bits to hard bits."""
-    predicted = learner.model.predictor(bits, batch.actions)
+    predicted = learner.predict(bits, batch.actions)
     learner.descend(losses.prediction(predicted, next_bits), learner.predictor_optimizer)
     learner.move_target(hyper.tau)
 
@@ -172,7 +173,7 @@ def joint(learner: Learner, batch: Batch, hyper: Hyper) -> Update:
         images=batch.images,
         probs=probs,
         next_bits=next_bits,
-        predicted=learner.model.predictor(straight_through(probs), batch.actions),
+        predicted=learner.predict(straight_through(probs), batch.actions),
         decoded=learner.decode(probs),
         triplets=batch.triplets,
         next_images=batch.next_images,

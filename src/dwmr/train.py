@@ -23,6 +23,7 @@ from dwmr.config import Config, Hyper
 from dwmr.data.batches import EpochPlan, Loader, plan_epoch
 from dwmr.engine import Engine, PlainEngine, new_hyper
 from dwmr.errors import InputError, TrainingDiverged, unknown
+from dwmr.fast.cpu import quicken
 from dwmr.fast.engine import StackedEngine
 from dwmr.fast.stacked import can_stack
 from dwmr.fast.terms import fast_objective
@@ -43,8 +44,6 @@ from dwmr.schedules import values_at
 from dwmr.schemes import SCHEMES, Learner
 from dwmr.transitions import Transitions
 from dwmr.world_model import WorldModel, build_model, image_statistics, resolve_device
-
-IMAGES_IN_CACHE = 32  # of the 8-puzzle's first and largest layer, 8 MB: what a processor's cache may hold
 
 log = logging.getLogger("dwmr")
 
@@ -251,10 +250,11 @@ def _engine(
         return StackedEngine([member.learner for member in members], family, SCHEMES[scheme], train, where)
     (member,) = members
     member.learner.model.to(where)
-    member.learner.objective = fast_objective(family, where) if fast == "auto" else family
-    if fast == "auto" and where.type == "cpu":
-        member.learner.images_at_once = IMAGES_IN_CACHE
-    path = "quick terms, eager updates" if fast == "auto" else "the plain path"
+    path = "the plain path"
+    if fast == "auto":
+        updates = (member.config.epochs - member.done) * (len(train) // member.config.batch_size)
+        path = quicken(member.learner, updates) if where.type == "cpu" else "quick terms, eager updates"
+        member.learner.objective = fast_objective(family, where)
     description = f"one run on {where.type}: {path}"
     return PlainEngine(member.learner, member.hyper, SCHEMES[scheme], Loader(train, where), description)
 

@@ -24,7 +24,7 @@ class StackedLearner(Learner):
     ) -> None:
         models = [learner.model for learner in learners]
         self.objective, self.noisy_predictor = objective, learners[0].noisy_predictor
-        self.runs, self.images_at_once = len(learners), None
+        self.runs, self.twins = len(learners), {}
         encoder = stack([model.encoder for model in models], fused).to(device)
         predictor = stack([model.predictor for model in models], fused).to(device)
         decoders = [model.decoder for model in models if model.decoder is not None]

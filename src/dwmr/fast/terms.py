@@ -12,6 +12,8 @@ from torch import Tensor
 from dwmr import losses
 from dwmr.config import Hyper
 from dwmr.fast import coskewness as symmetric
+from dwmr.fast import lanes
+from dwmr.fast.native import library
 from dwmr.objectives import Codes, Objective
 from dwmr.objectives import coskewness as plain_coskewness
 
@@ -25,15 +27,17 @@ def fast_objective(objective: Objective, device: torch.device) -> Objective:
     """The same objective, the paper's coskewness computed the quickest way there is on the device."""
     if objective.terms.get("cos") is not plain_coskewness:
         return objective
-    fast = _by_triton if device.type == "cuda" and has_triton() else _by_symmetry if device.type == "cpu" else None
+    fast = _by_triton if device.type == "cuda" and has_triton() else _on_cpu if device.type == "cpu" else None
     if fast is None:
         return objective
     return dataclasses.replace(objective, terms={**objective.terms, "cos": fast})
 
 
-def _by_symmetry(codes: Codes, hyper: Hyper) -> Tensor:
+def _on_cpu(codes: Codes, hyper: Hyper) -> Tensor:
     if codes.triplets is not None:
         return losses.coskewness(codes.probs, codes.triplets)
+    if codes.probs.dtype == torch.float32 and library(build=False) is not None:
+        return lanes.coskewness(codes.probs)
     return symmetric.coskewness(codes.probs)
 
 
