@@ -199,12 +199,12 @@ def evaluate(
     epilog=example(
         "dwmr reproduce table1 --plan",
         "dwmr reproduce table1 --only dwmr,8puzzle --runs 3",
-        "dwmr reproduce table2 --budget 540      (a later call goes on)",
-        "dwmr reproduce results                  (all tables, and docs/results.md, from the stored runs)",
+        "dwmr reproduce table2 --budget 540",
+        "dwmr reproduce results",
     )
 )
 def reproduce(
-    name: Annotated[str, typer.Argument(metavar="TABLE", help="table1, table2 or table3; or results, to run nothing.")],
+    name: Annotated[str, typer.Argument(metavar="TABLE", help="table1, table2, table3; or results: write all again.")],
     only: Annotated[list[str] | None, typer.Option(help="ROW,COLUMN, a row or a column; as often as wanted.")] = None,
     runs: Annotated[int, typer.Option(help="Runs a cell.", min=1, max=MOST_SEEDS)] = 10,
     show_plan: Annotated[bool, typer.Option("--plan", help="Say what would run and how long; run nothing.")] = False,
@@ -220,9 +220,12 @@ def reproduce(
 ) -> None:
     """Make a table of the paper anew, run by run, and set it beside the printed one.
 
-    A run that is stored is not repeated: a stopped reproduction goes on where it was.
+    A run that is stored is not repeated: a stopped reproduction goes on where it was. `results` makes no runs: it
+    writes every table and docs/results.md from those that are stored.
     """
     if name == "results":
+        if only or show_plan or again:
+            raise InputError("results makes no runs; --only, --plan and --again go with a table")
         for each in table_names():
             write_table(find_table(each), destination)
         write_page(page, destination)

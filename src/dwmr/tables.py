@@ -80,7 +80,9 @@ def plan(planned: Sequence[Planned]) -> Table:
 def duration(seconds: float | None) -> str:
     if seconds is None:
         return "unknown"
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def last_epoch(metrics: list[dict[str, Any]]) -> str:

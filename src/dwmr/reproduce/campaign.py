@@ -246,8 +246,11 @@ def _known_seconds(out: Path, table: Table, machine: str) -> dict[str, float]:
 
 
 def _seconds_each(cell: Cell, known: dict[str, float]) -> float | None:
-    """Seconds a run of the very cell, else of its preset, else of the slowest one on its benchmark."""
+    """Seconds a run of the very cell, else of its preset, else of the slowest one on its benchmark, else of one run
+    of the fast path."""
     for key in (cell.key, f"{cell.benchmark}/{cell.row.preset}"):
         if key in known:
             return known[key]
-    return max((value for key, value in known.items() if key.startswith(f"{cell.benchmark}/")), default=None)
+    single = f"{cell.benchmark}/fast"
+    others = [value for key, value in known.items() if key.startswith(f"{cell.benchmark}/") and key != single]
+    return max(others) if others else known.get(single)

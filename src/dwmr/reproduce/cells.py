@@ -183,7 +183,7 @@ _TABLES: dict[str, Table] = {
             claims=(
                 *(
                     Claim(
-                        f"{scheme} imagines at least as well as straight_through, and that as soft",
+                        f"{_SCHEMES[scheme]}, imagine at least as well as straight-through, and that as soft",
                         (*_ladder(scheme, ""), *_ladder(scheme, _FIXED)),
                         parts=("imagination",),
                     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from dwmr.reproduce.cells import Cell, Claim, Table
+from dwmr.reproduce.cells import Claim, Table
 from dwmr.reproduce.paper import RUNS
 from dwmr.reproduce.runs import Results, Summary, summarize
 
@@ -18,17 +18,11 @@ class Verdict:
     """How often an ordering holds: among ``compared`` pairs of means, and ``clear`` ones of those that hold, which
     differ by more than two standard errors. ``against`` words the pairs that are the other way round."""
 
-    claim: Claim
     compared: int
     holds: int
     clear: int
     against: list[str]
     shared: int = 0  # pairs that cannot differ: both rows are the same runs
-
-
-def judge(table: Table, figures: Figures) -> list[Verdict]:
-    """Each claim of a table, in whatever figures there are."""
-    return [_judge(table, claim, figures) for claim in table.claims]
 
 
 def ours(table: Table, results: Results) -> Figures:
@@ -53,8 +47,11 @@ def printed(table: Table) -> Figures:
 def sentences(table: Table, results: Results) -> list[str]:
     """One sentence a claim: how often it holds in our figures and in the paper's, and where it does not."""
     said = []
-    for verdict, theirs in zip(judge(table, ours(table, results)), judge(table, printed(table))):
-        text = verdict.claim.text[0].upper() + verdict.claim.text[1:]
+    keys = {where: runs.key for where, runs in results.items()}
+    for claim in table.claims:
+        verdict = judge(table, claim, ours(table, results), keys)
+        theirs = judge(table, claim, printed(table), {})
+        text = claim.text[0].upper() + claim.text[1:]
         paper = f"in the paper's figures in {theirs.holds} of {theirs.compared}"
         same = f" {verdict.shared} comparisons are of the same runs and are left out." if verdict.shared else ""
         if not verdict.compared:
@@ -68,13 +65,13 @@ def sentences(table: Table, results: Results) -> list[str]:
     return said
 
 
-def _judge(table: Table, claim: Claim, figures: Figures) -> Verdict:
-    rows = {row.name: row for row in table.rows}
+def judge(table: Table, claim: Claim, figures: Figures, keys: Mapping[tuple[str, str], str]) -> Verdict:
+    """A claim in whatever figures there are; cells (row, benchmark) of the same key are the same runs."""
     compared = holds = clear = shared = 0
     against = []
     for better, worse in claim.pairs:
         for benchmark in table.columns:
-            if Cell(rows[better], benchmark).key == Cell(rows[worse], benchmark).key:
+            if keys and keys[better, benchmark] == keys[worse, benchmark]:
                 shared += len(claim.parts)
                 continue
             for part in claim.parts:
@@ -88,7 +85,7 @@ def _judge(table: Table, claim: Claim, figures: Figures) -> Verdict:
                 else:
                     numbers = f"{better} {high.mean:.1f} < {worse} {low.mean:.1f}"
                     against.append(f"{benchmark} {part}, {numbers}")
-    return Verdict(claim, compared, holds, clear, against, shared)
+    return Verdict(compared, holds, clear, against, shared)
 
 
 def _standard_error(one: Summary, other: Summary) -> float:

@@ -46,12 +46,12 @@ def grids(table: Table, results: Results) -> list[Grid]:
 
 def markdown(table: Table, results: Results, plot: str | None) -> str:
     """A table with all that is to be said of it; ``plot`` is the address of its picture."""
-    if not any(runs.fresh for runs in results.values()):
-        return "\n".join([f"*{table.title} has not been run yet.*", *notes(table, results)]) + "\n"
-    parts = [_legend(table), *(f"- {line}" for line in notes(table, results)), ""]
+    some = any(runs.fresh for runs in results.values())
+    parts = [] if some else [f"**{table.title} has not been run yet.**", ""]
+    parts += [_legend(table), "", *(f"- {line}" for line in notes(table, results)), ""]
     for grid in grids(table, results):
         parts += [f"**{grid.title}**", "", *_markdown_grid(grid), ""]
-    if plot is not None:
+    if plot is not None and some:
         parts += [f"![{table.title}: every run as a dot, the paper's mean and deviation beside them]({plot})", ""]
     parts += ["What the paper says of this table, in our figures:", ""]
     parts += [f"- {sentence}" for sentence in sentences(table, results)]
@@ -124,7 +124,7 @@ def _grid(table: Table, results: Results, benchmark: str) -> Grid:
     headings = ["", "runs"]
     for part in PARTS:
         headings += [part, "paper", "difference"]
-    headings += [f"{part}, {FIGURES[name]}" for name in table.beside for part in PARTS]
+    headings += [f"{part}: {FIGURES[name]}" for name in table.beside for part in PARTS]
     lines = []
     for row in table.rows:
         runs = results[row.name, benchmark]
@@ -160,7 +160,7 @@ def notes(table: Table, results: Results) -> list[str]:
         said.append(f"{absent} of {len(results)} cells have not been run yet.")
     fallen = sum(len(runs.diverged) for runs in results.values())
     if fallen:
-        said.append(f"{fallen} runs diverged; means are over the finished runs (the column runs counts both).")
+        said.append(f"Of the runs {fallen} diverged; means are over the finished ones (the column runs counts both).")
     stale = sum(len(runs.stale) for runs in results.values())
     if stale:
         said.append(f"{stale} stored runs were made with other values than the presets have now; they are left out.")
