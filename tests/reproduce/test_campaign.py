@@ -24,7 +24,7 @@ from dwmr.reproduce.runs import read_cell, read_table, run_file
 
 TABLE = find_table("table3")
 CPU = torch.device("cpu")
-ONLY = ["dwmr", "no-var"]
+ONLY = ["dwmr,8puzzle", "no-var,8puzzle"]
 
 
 def run(out, *only, runs=2, **options):
@@ -42,7 +42,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def reference(made):
-    """Two runs of four cells, made at one go."""
+    """Two runs of two cells, made at one go."""
     assert run(made, *ONLY)
     return made
 
@@ -65,10 +65,10 @@ def test_a_run_is_what_training_and_evaluation_give(reference):
 def test_the_table_holds_a_figure_of_every_run(reference):
     found = json.loads((reference / "table3.json").read_text())
     assert set(found) == {"dwmr", "no-var"}
-    assert set(found["dwmr"]) == {"8puzzle", "8puzzle-noisy"}
-    (cell,) = TABLE.choose(["no-var,8puzzle-noisy"])
+    assert set(found["dwmr"]) == {"8puzzle"}
+    (cell,) = TABLE.choose(["no-var,8puzzle"])
     each = [json.loads(run_file(reference, cell, seed).read_text())["figures"] for seed in (0, 1)]
-    assert found["no-var"]["8puzzle-noisy"] == {
+    assert found["no-var"]["8puzzle"] == {
         part: [figures[part]["accuracy"] for figures in each] for part in ("encoding", "imagination")
     }
 
@@ -80,7 +80,7 @@ def test_nothing_is_made_twice(reference, monkeypatch):
 
 def test_a_killed_reproduction_goes_on_and_gives_the_same_table(reference, tmp_path):
     words = ["reproduce", "table3", "--runs", "2", "--out", str(tmp_path), "--device", "cpu"]
-    words += [word for row in ONLY for word in ("--only", row)]
+    words += [word for cell in ONLY for word in ("--only", cell)]
     script = [sys.executable, "-m", "tests.reproduce.small", *words]
     root = Path(__file__).parents[2]
     paths = os.pathsep.join([str(root), str(Path(dwmr.__file__).parents[1])])
@@ -88,14 +88,14 @@ def test_a_killed_reproduction_goes_on_and_gives_the_same_table(reference, tmp_p
         script, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL
     )
     waited = time.monotonic() + 60
-    while len(list(tmp_path.rglob("seed-*.json"))) < 3:
+    while len(list(tmp_path.rglob("seed-*.json"))) < 1:
         assert child.poll() is None
         assert time.monotonic() < waited
         time.sleep(0.02)
     child.send_signal(signal.SIGKILL)
     child.wait()
     kept = {path: path.read_bytes() for path in tmp_path.rglob("seed-*.json")}
-    assert 3 <= len(kept) < 8
+    assert 1 <= len(kept) < 4
     assert run(tmp_path, *ONLY)
     assert all(path.read_bytes() == content for path, content in kept.items())
     for name in ("table3.json", "table3.tex", "table3.svg"):
@@ -161,7 +161,7 @@ def test_the_plan_says_what_is_there_and_what_is_not(reference):
     planned = campaign.plan(TABLE, TABLE.choose(["dwmr", "no-cor"]), reference, range(3), CPU)
     assert [(entry.cell.title, entry.done, entry.missing) for entry in planned] == [
         ("dwmr on 8puzzle", [0, 1], [2]),
-        ("dwmr on 8puzzle-noisy", [0, 1], [2]),
+        ("dwmr on 8puzzle-noisy", [], [0, 1, 2]),
         ("no-cor on 8puzzle", [], [0, 1, 2]),
         ("no-cor on 8puzzle-noisy", [], [0, 1, 2]),
     ]

@@ -26,7 +26,7 @@ def save_plot(table: Table, results: Results, path: Path) -> None:
         InputError: matplotlib is not installed.
     """
     matplotlib = require_matplotlib()
-    figure = new_figure(2.2 + 2.4 * len(table.columns), 0.9 + 0.42 * len(table.rows))
+    figure = new_figure(3.0 + 2.4 * len(table.columns), 0.9 + 0.42 * len(table.rows))
     panels = figure.subplots(1, len(table.columns), sharey=True, squeeze=False)[0]
     for axes, benchmark in zip(panels, table.columns):
         for place, row in enumerate(table.rows):
@@ -34,10 +34,10 @@ def save_plot(table: Table, results: Results, path: Path) -> None:
                 level = place + PLACES[part]
                 values = results[row.name, benchmark].values(part, table.figure)
                 heights = level + THICK * _spread_out(len(values))
-                axes.plot(values, heights, "o", color=COLOURS[part], markersize=3, alpha=0.75, markeredgewidth=0)
+                axes.plot(values, heights, "o", color=COLOURS[part], markersize=3, alpha=0.75, mew=0, zorder=3)
                 if row.name in table.paper:
                     printed = getattr(table.paper[row.name][benchmark], part)
-                    look = {"fmt": "|", "color": INK, "markersize": 9, "linewidth": 0.8, "capsize": 2}
+                    look = {"fmt": "|", "color": INK, "markersize": 9, "linewidth": 0.8, "capsize": 2, "alpha": 0.7}
                     axes.errorbar(printed.mean, level, xerr=printed.std, **look)
         axes.set_title(BENCHMARKS.get(benchmark, benchmark), fontsize=8, color=INK)
         axes.set_xlim(-2, 102)
