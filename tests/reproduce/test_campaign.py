@@ -102,6 +102,27 @@ def test_a_killed_reproduction_goes_on_and_gives_the_same_table(reference, tmp_p
         assert (tmp_path / name).read_bytes() == (reference / name).read_bytes()
 
 
+def test_a_group_that_was_cut_off_is_made_again_as_a_whole(tmp_path, monkeypatch):
+    """As on a GPU, where the runs of a cell are one program."""
+    groups = []
+    really_train = dwmr.train_many
+
+    def train(config, *, seeds, device, **more):
+        groups.append(list(seeds))
+        return really_train(config, seeds=seeds, device="cpu", **more)
+
+    monkeypatch.setattr(dwmr, "train_many", train)
+    monkeypatch.setattr(campaign, "resolve_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(campaign, "machine_words", lambda device: "a machine")
+    run(tmp_path, "dwmr,8puzzle", runs=2)
+    (cell,) = TABLE.choose(["dwmr,8puzzle"])
+    before = [each.figures for each in read_cell(tmp_path, cell).fresh]
+    run_file(tmp_path, cell, 1).unlink()
+    run(tmp_path, "dwmr,8puzzle", runs=3)
+    assert groups == [[0, 1], [0, 1], [2]]
+    assert [each.figures for each in read_cell(tmp_path, cell).fresh][:2] == before
+
+
 def test_a_budget_ends_in_order_and_a_later_call_goes_on(tmp_path, monkeypatch):
     assert run(tmp_path, "dwmr,8puzzle", runs=1)  # from now on there is an estimate
     monkeypatch.setattr(campaign, "MARGIN", 1e6)

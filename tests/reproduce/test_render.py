@@ -36,6 +36,7 @@ def store(out, table, row, benchmark, values, *, machine="a machine", fallen=0):
             figures=figures,
             diverged=None if figures else "not finite",
             last_epoch=None,
+            together=[seed],
             seconds={"training": 30.0},
             machine=machine,
             code={},

@@ -148,16 +148,20 @@ def run(
 
 
 def _groups(table: Table, cell: Cell, out: Path, seeds: Sequence[int], device: torch.device) -> Iterator[Planned]:
-    """What is missing of a cell: at once on a GPU, else run by run; estimated when its turn has come."""
+    """What is missing of a cell: at once on a GPU, else run by run; estimated when its turn has come.
+
+    A group that a kill cut off while its files were written is made again as a whole, so that it comes out the same.
+    """
     while True:
         (entry,) = plan(table, [cell], out, seeds, device)
         if not entry.missing:
             return
+        each = None if entry.seconds is None else entry.seconds / len(entry.missing)
+        group = entry.missing[:1]
         if device.type == "cuda":
-            yield entry
-        else:
-            each = None if entry.seconds is None else entry.seconds / len(entry.missing)
-            yield Planned(cell, entry.done, entry.missing[:1], {}, each)
+            cut_off = [run.together for run in read_cell(out, cell).fresh if set(run.together) & set(entry.missing)]
+            group = cut_off[0] if cut_off else entry.missing
+        yield Planned(cell, entry.done, group, {}, None if each is None else each * len(group))
 
 
 def _announce(group: Planned, number: int, cells: int) -> None:
@@ -216,6 +220,7 @@ def _make(cell: Cell, seeds: Sequence[int], data: _Data, device: str, progress: 
                 figures=None if fell else next(found).figures,
                 diverged=str(result) if fell else None,
                 last_epoch=result.metrics[-1] if isinstance(result, dwmr.Run) else None,
+                together=list(seeds),
                 seconds={name: round(value / len(seeds), 3) for name, value in seconds.items()},
                 machine=machine,
                 code=code_words(),

@@ -28,7 +28,7 @@ from dwmr.errors import InputError
 from dwmr.files import atomic_write_json
 from dwmr.reproduce.cells import Cell, Table
 
-_FIELDS = ("seed", "config", "data", "figures", "diverged", "last_epoch", "seconds", "machine", "code")
+_FIELDS = ("seed", "config", "data", "figures", "diverged", "last_epoch", "together", "seconds", "machine", "code")
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class StoredRun:
     figures: dict[str, Any] | None
     diverged: str | None
     last_epoch: dict[str, Any] | None
+    together: list[int]  # the seeds that were trained as one program with this one
     seconds: dict[str, float]
     machine: str
     code: dict[str, str]
