@@ -181,7 +181,9 @@ def evaluate(
     test = parts.get(split)
     if not isinstance(test, Transitions):
         raise InputError(f"the data has no split {split!r}; it has {', '.join(parts)}")
-    found = examine(model, train=splits.train, test=test, rollout=splits.rollout, horizon=horizon, seed=seed)
+    found = examine(
+        model, train=splits.train, test=test, rollout=splits.rollout, horizon=horizon, seed=seed, intervals=True
+    )
     if report is not None:
         from dwmr.report import write_report
 

@@ -32,6 +32,8 @@ def evaluation(figures: dict[str, Any]) -> list[Table]:
             "majority": figures["baselines"]["majority"],
         }
         found.append(_table("Boards read by a linear probe, in percent", SCORES, rows))
+    if "intervals" in figures:
+        found.append(_intervals(figures["intervals"]))
     if figures.get("rollout"):
         columns = {"bits": "bits right", "exact": "codes right", "f1": "F1"}
         found.append(_table("Roll-outs, in percent", columns, figures["rollout"], first="steps"))
@@ -114,6 +116,15 @@ def _grid(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]], t
     for line in lines:
         table.add_row(*line)
     return table
+
+
+def _intervals(intervals: dict[str, Any]) -> Table:
+    title = f"Their 95% intervals, by drawing the {intervals['units']} levels or episodes of the split again"
+    lines = [
+        [part, *("–" if pair is None else f"{pair[0]:.1f} to {pair[1]:.1f}" for pair in intervals[part].values())]
+        for part in ("encoding", "imagination")
+    ]
+    return _grid(title, ["", *SCORES.values()], lines)
 
 
 def _number(value: Any) -> str:
