@@ -73,6 +73,7 @@ def test_train_then_evaluate_with_every_promised_figure(cli, data, tmp_path):
     figures = json.loads(out)
     scores = {"f1", "f1_true_labels", "accuracy", "board_accuracy", "changed_cells_f1"}
     assert set(figures["encoding"]) == set(figures["imagination"]) == scores
+    assert set(figures["intervals"]["encoding"]) == set(figures["intervals"]["imagination"]) == scores
     assert set(figures["baselines"]) == {"copy", "majority"}
     health = {"dead", "duplicate", "flips_mean", "collisions", "splits", "same_code", "exact_next"}
     assert health <= set(figures["codes"])

@@ -20,8 +20,11 @@ from dwmr.data import collect as benchmarks
 from dwmr.data.digits import DigitsUnavailable
 from dwmr.errors import InputError, TrainingDiverged, unknown
 from dwmr.evaluation import examine
-from dwmr.files import cache_folder
 from dwmr.presets import PRESETS, preset
+from dwmr.reproduce import campaign, claims, render
+from dwmr.reproduce.cells import find_table, table_names
+from dwmr.reproduce.page import write_page, write_table
+from dwmr.reproduce.runs import machine_words
 from dwmr.run_folder import read_metrics
 from dwmr.train import check_choices
 from dwmr.transitions import Splits, Transitions, load_splits
@@ -178,7 +181,9 @@ def evaluate(
     test = parts.get(split)
     if not isinstance(test, Transitions):
         raise InputError(f"the data has no split {split!r}; it has {', '.join(parts)}")
-    found = examine(model, train=splits.train, test=test, rollout=splits.rollout, horizon=horizon, seed=seed)
+    found = examine(
+        model, train=splits.train, test=test, rollout=splits.rollout, horizon=horizon, seed=seed, intervals=True
+    )
     if report is not None:
         from dwmr.report import write_report
 
@@ -190,6 +195,74 @@ def evaluate(
         out.print(table)
     if report is not None:
         _say(f"report: {report}")
+
+
+@app.command(
+    epilog=example(
+        "dwmr reproduce table1 --plan",
+        "dwmr reproduce table1 --only dwmr,8puzzle --runs 3",
+        "dwmr reproduce table2 --budget 540",
+        "dwmr reproduce results",
+    )
+)
+def reproduce(
+    name: Annotated[str, typer.Argument(metavar="TABLE", help="table1, table2, table3; or results: write all again.")],
+    only: Annotated[list[str] | None, typer.Option(help="ROW,COLUMN, a row or a column; as often as wanted.")] = None,
+    runs: Annotated[int, typer.Option(help="Runs a cell.", min=1, max=MOST_SEEDS)] = 10,
+    show_plan: Annotated[bool, typer.Option("--plan", help="Say what would run and how long; run nothing.")] = False,
+    destination: Annotated[Path, typer.Option("--out", help="Where runs and tables are kept.")] = Path(
+        "experiments/results"
+    ),
+    page: Annotated[Path, typer.Option(help="With results: the page to bring up to date.")] = Path("docs/results.md"),
+    budget: Annotated[float | None, typer.Option(help="End in order before so many seconds.", min=1)] = None,
+    again: Annotated[bool, typer.Option("--again", help="Repeat runs made with other values than now.")] = False,
+    seed: Annotated[int, typer.Option(help="The first run's seed.", min=0)] = 0,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Make a table of the paper anew, run by run, and set it beside the printed one.
+
+    A run that is stored is not repeated: a stopped reproduction goes on where it was. `results` makes no runs: it
+    writes every table and docs/results.md from those that are stored.
+    """
+    if name == "results":
+        if only or show_plan or again:
+            raise InputError("results makes no runs; --only, --plan and --again go with a table")
+        for each in table_names():
+            write_table(find_table(each), destination)
+        write_page(page, destination)
+        _say(f"{page} agrees with the runs in {destination}")
+        return
+    table = find_table(name)
+    cells, seeds, where = table.choose(only or []), range(seed, seed + runs), resolve_device(device)
+    if show_plan:
+        planned = campaign.plan(table, cells, destination, seeds, where)
+        if as_json:
+            _print_json(campaign.plan_json(planned))
+            return
+        out.print(tables.plan(planned))
+        _say(f"in all {tables.duration(campaign.total_seconds(planned))} on {machine_words(where)}")
+        return
+    complete = campaign.run(
+        table,
+        cells,
+        destination,
+        seeds,
+        device=device,
+        budget=budget,
+        again=again,
+        kept=lambda: write_table(table, destination),
+    )
+    results = write_table(table, destination)
+    if as_json:
+        _print_json({"complete": complete, **render.figures_json(table, results)})
+        return
+    for grid in tables.reproduction(render.grids(table, results)):
+        out.print(grid)
+    for line in render.notes(table, results):
+        _say(line)
+    for sentence in claims.sentences(table, results):
+        _say(sentence)
 
 
 @app.command(epilog=example("dwmr presets", "dwmr presets --json"))
@@ -283,11 +356,7 @@ def _load_data(data: Path | None, benchmark: str) -> Splits:
         return load_splits(data)
     if benchmark not in benchmarks.BENCHMARKS:
         raise InputError(f"{benchmark!r} has no data of its own; name yours with --data")
-    cached = cache_folder() / "data" / benchmark
-    if not cached.exists():
-        err.print(f"collecting {benchmark} into {cached}")
-        benchmarks.collect_benchmark(benchmark, cached)
-    return load_splits(cached)
+    return load_splits(benchmarks.cached_benchmark(benchmark))
 
 
 def _parts(splits: Splits) -> dict[str, Any]:

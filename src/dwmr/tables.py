@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from dwmr.config import Config
+from dwmr.reproduce.campaign import Planned
+from dwmr.reproduce.render import Grid
 
 SCORES = {
     "f1": "F1",
@@ -29,6 +32,8 @@ def evaluation(figures: dict[str, Any]) -> list[Table]:
             "majority": figures["baselines"]["majority"],
         }
         found.append(_table("Boards read by a linear probe, in percent", SCORES, rows))
+    if "intervals" in figures:
+        found.append(_intervals(figures["intervals"]))
     if figures.get("rollout"):
         columns = {"bits": "bits right", "exact": "codes right", "f1": "F1"}
         found.append(_table("Roll-outs, in percent", columns, figures["rollout"], first="steps"))
@@ -53,6 +58,35 @@ def presets(configs: dict[str, Config]) -> Table:
     return _table("Presets", columns, rows, first="preset")
 
 
+def reproduction(grids: Sequence[Grid]) -> list[Table]:
+    """The grids of a reproduced table."""
+    return [_grid(grid.title, grid.headings, grid.lines) for grid in grids]
+
+
+def plan(planned: Sequence[Planned]) -> Table:
+    """What a reproduction would do, cell by cell."""
+    lines = [
+        [
+            entry.cell.row.name,
+            entry.cell.benchmark,
+            str(len(entry.done)),
+            str(len(entry.missing)),
+            str(len(entry.stale)) if entry.stale else "",
+            duration(entry.seconds) if entry.missing else "",
+        ]
+        for entry in planned
+    ]
+    return _grid("Plan", ["row", "column", "done", "to run", "stale", "time"], lines, texts=2)
+
+
+def duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "unknown"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
 def last_epoch(metrics: list[dict[str, Any]]) -> str:
     """One line on how training ended."""
     if not metrics:
@@ -72,6 +106,25 @@ def _table(title: str, columns: dict[str, str], rows: dict[str, dict[str, Any]],
     for name, row in rows.items():
         table.add_row(name, *(_number(row.get(key)) for key in columns))
     return table
+
+
+def _grid(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]], texts: int = 1) -> Table:
+    """Words as they are; the first ``texts`` columns to the left, the others to the right."""
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if place < texts else "right", no_wrap=place < texts)
+    for line in lines:
+        table.add_row(*line)
+    return table
+
+
+def _intervals(intervals: dict[str, Any]) -> Table:
+    title = f"Their 95% intervals, by drawing the {intervals['units']} levels or episodes of the split again"
+    lines = [
+        [part, *("–" if pair is None else f"{pair[0]:.1f} to {pair[1]:.1f}" for pair in intervals[part].values())]
+        for part in ("encoding", "imagination")
+    ]
+    return _grid(title, ["", *SCORES.values()], lines)
 
 
 def _number(value: Any) -> str:

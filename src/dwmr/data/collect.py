@@ -7,6 +7,7 @@ and the noisy version of a benchmark walk the same way.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +22,7 @@ from dwmr.envs import digit_jump, ice_slider, sliding_tiles
 from dwmr.envs.grid_world import cell_of
 from dwmr.envs.noise import add_noise
 from dwmr.errors import InputError, unknown
-from dwmr.files import atomic_folder
+from dwmr.files import atomic_folder, cache_folder
 from dwmr.progress import bar
 from dwmr.seeding import below, rng
 from dwmr.transitions import HORIZONS, Rollouts, Transitions
@@ -33,6 +34,8 @@ NOISE_STD = 0.5
 STEPS_PER_EPISODE, EPISODES_PER_LEVEL = 20, 2
 PER_LEVEL = STEPS_PER_EPISODE * EPISODES_PER_LEVEL
 LEVELS = {"train": range(1000), "val": range(1000, 1250), "test": range(1250, 1500)}
+
+log = logging.getLogger("dwmr")
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,16 @@ def collect_benchmark(
         episodes = min(ROLLOUT_EPISODES, max(10, sizes["test"] // PER_LEVEL))
         make_rollouts(name, episodes, seed=seed, digits=digits).save(folder / "rollout")
         shown.advance()
+
+
+def cached_benchmark(name: str) -> Path:
+    """The benchmark's own data folder in the cache, collected when it is not there yet."""
+    find(name)
+    folder = cache_folder() / "data" / name
+    if not folder.exists():
+        log.info("collecting %s into %s", name, folder)
+        collect_benchmark(name, folder)
+    return folder
 
 
 def find(name: str) -> Benchmark:

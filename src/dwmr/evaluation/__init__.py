@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dwmr.errors import InputError
 from dwmr.evaluation.codes import certify, code_health, confusions, to_numpy
+from dwmr.evaluation.intervals import board_intervals, independent_units
 from dwmr.evaluation.metrics import board_scores
 from dwmr.evaluation.probes import Probe, fit_probes
 from dwmr.evaluation.rollouts import rollout_scores
@@ -41,6 +42,7 @@ def evaluate(
     rollout: Rollouts | None = None,
     horizon: int = 1000,
     seed: int = 0,
+    intervals: bool = False,
 ) -> dict[str, Any]:
     """All the figures of a model, in percent where they are shares; without labels the label-free part alone.
 
@@ -50,8 +52,12 @@ def evaluate(
     codes                  dead, duplicate, flips_mean, collisions, splits, same_code, exact_next, …
     baselines              copy (the board stays as it is) and majority (each cell's most frequent label), both with
                            the scores of imagination
+    intervals              if asked for: 95% bootstrap intervals [low, high] of the scores of encoding and imagination,
+                           over levels, episodes, or pieces of long episodes
     """
-    return examine(model, train=train, test=test, rollout=rollout, horizon=horizon, seed=seed).figures
+    return examine(
+        model, train=train, test=test, rollout=rollout, horizon=horizon, seed=seed, intervals=intervals
+    ).figures
 
 
 def examine(
@@ -62,9 +68,12 @@ def examine(
     rollout: Rollouts | None = None,
     horizon: int = 1000,
     seed: int = 0,
+    intervals: bool = False,
 ) -> Examination:
     """`evaluate`, with the codes and the probe kept."""
-    return examine_many([model], train=train, test=test, rollout=rollout, horizon=horizon, seed=seed)[0]
+    return examine_many(
+        [model], train=train, test=test, rollout=rollout, horizon=horizon, seed=seed, intervals=intervals
+    )[0]
 
 
 def examine_many(
@@ -75,6 +84,7 @@ def examine_many(
     rollout: Rollouts | None = None,
     horizon: int = 1000,
     seed: int = 0,
+    intervals: bool = False,
 ) -> list[Examination]:
     """`examine` several models of one kind on the same data, their probes fitted together."""
     first = models[0]
@@ -104,7 +114,10 @@ def examine_many(
         health = code_health(to_numpy(codes), to_numpy(next_codes), to_numpy(predicted), test.episode)
         figures: dict[str, Any] = {}
         if probe is not None and test.state is not None:
-            figures |= _board_figures(probe, codes, predicted, train, test)
+            read, imagined = probe.read(codes), probe.read(predicted)
+            figures |= _board_figures(probe.n_classes, read, imagined, train, test)
+            if intervals:
+                figures["intervals"] = _board_intervals(probe.n_classes, read, imagined, test, seed)
             health |= confusions(to_numpy(codes), _cells(test.state))
         figures["codes"] = health
         if rollout is not None:
@@ -114,22 +127,36 @@ def examine_many(
 
 
 def _board_figures(
-    probe: Probe, codes: Tensor, predicted: Tensor, train: Transitions, test: Transitions
+    n_classes: int, read: np.ndarray, imagined: np.ndarray, train: Transitions, test: Transitions
 ) -> dict[str, Any]:
+    """The scores of boards read from encoded frames, and from imagined codes, both int (N, cells)."""
     assert test.state is not None
     assert test.next_state is not None
     assert train.next_state is not None
-    n_classes = probe.n_classes
     now, then = _cells(test.state), _cells(test.next_state)
     changed = now != then
     usual = np.broadcast_to(_majority(_cells(train.next_state), n_classes), then.shape)
     return {
-        "encoding": board_scores(now, probe.read(codes), n_classes, changed),
-        "imagination": board_scores(then, probe.read(predicted), n_classes, changed),
+        "encoding": board_scores(now, read, n_classes, changed),
+        "imagination": board_scores(then, imagined, n_classes, changed),
         "baselines": {
             "copy": board_scores(then, now, n_classes, changed),
             "majority": board_scores(then, usual, n_classes, changed),
         },
+    }
+
+
+def _board_intervals(
+    n_classes: int, read: np.ndarray, imagined: np.ndarray, test: Transitions, seed: int
+) -> dict[str, Any]:
+    assert test.state is not None
+    assert test.next_state is not None
+    now, then = _cells(test.state), _cells(test.next_state)
+    units = independent_units(test)
+    return {
+        "encoding": board_intervals(now, read, n_classes, now != then, units, seed=seed),
+        "imagination": board_intervals(then, imagined, n_classes, now != then, units, seed=seed),
+        "units": int(units.max()) + 1,
     }
 
 

@@ -1,0 +1,95 @@
+"""How far the scores of one run depend on the very test split: bootstrap intervals over what is independent in it.
+
+Transitions of one level share its board, and those of one walk follow each other, so they are no independent samples.
+Whole units are drawn again, with replacement: an episode, or all episodes that begin with the same board (a level);
+a longer walk is cut into pieces. From counts of each unit a resample is one product of matrices.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dwmr.evaluation.metrics import macro_f1
+from dwmr.seeding import below, rng
+from dwmr.transitions import Transitions
+
+RESAMPLES = 1000
+COVERAGE = 95  # percent
+LONGEST_UNIT = 100  # transitions of one episode
+
+
+def independent_units(transitions: Transitions) -> np.ndarray:
+    """A number for each transition (N,), equal within a unit: from 0 on, without gaps.
+
+    Without episodes every transition is a unit by itself; without labels every episode is.
+    """
+    count = len(transitions)
+    if transitions.episode is None:
+        return np.arange(count)
+    episode = np.asarray(transitions.episode)
+    starts = np.flatnonzero(np.r_[True, episode[1:] != episode[:-1]])
+    lengths = np.diff(np.r_[starts, count])
+    owner = np.arange(len(starts))
+    if transitions.state is not None:
+        first_boards = np.asarray(transitions.state)[starts].reshape(len(starts), -1)
+        owner = np.unique(first_boards, axis=0, return_inverse=True)[1].ravel()
+    place = np.arange(count) - np.repeat(starts, lengths)
+    piece = place // LONGEST_UNIT
+    unit = np.stack([np.repeat(owner, lengths), piece], axis=1)
+    return np.unique(unit, axis=0, return_inverse=True)[1].ravel()
+
+
+def board_intervals(
+    true: np.ndarray,
+    read: np.ndarray,
+    n_classes: int,
+    changed: np.ndarray,
+    units: np.ndarray,
+    *,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> dict[str, Any]:
+    """The percentile interval [low, high] of each score of `metrics.board_scores`, None where a score is undefined."""
+    drawn = resampled(int(units.max()) + 1, resamples, seed)
+    counts = drawn @ _confusion_of_units(true, read, n_classes, units, np.ones_like(changed))
+    moved = drawn @ _confusion_of_units(true, read, n_classes, units, changed)
+    size = drawn @ np.bincount(units)
+    boards = drawn @ np.bincount(units, weights=(true == read).all(1))
+    shape = (resamples, true.shape[1], n_classes, n_classes)
+    counts, moved = counts.reshape(shape), moved.reshape(shape)
+    cells = np.trace(counts, axis1=2, axis2=3).sum(1) / true.shape[1]
+    return {
+        "f1": _interval(np.array([macro_f1(each, "union") for each in counts])),
+        "f1_true_labels": _interval(np.array([macro_f1(each, "true") for each in counts])),
+        "accuracy": _interval(100 * cells / size),
+        "board_accuracy": _interval(100 * boards / size),
+        "changed_cells_f1": _interval(np.array([macro_f1(each, "true") for each in moved])),
+    }
+
+
+def resampled(units: int, resamples: int, seed: int) -> np.ndarray:
+    """How often each unit is in each resample, (resamples, units): as many draws as there are units."""
+    draws = below(rng(seed, "bootstrap"), units, (resamples, units))
+    index = np.arange(resamples)[:, None] * units + draws
+    return np.bincount(index.ravel(), minlength=resamples * units).reshape(resamples, units).astype(float)
+
+
+def _confusion_of_units(
+    true: np.ndarray, read: np.ndarray, n_classes: int, units: np.ndarray, counted: np.ndarray
+) -> np.ndarray:
+    """`metrics.confusion` of each unit, flat: (units, cells · C · C)."""
+    cells = true.shape[1]
+    size = cells * n_classes**2
+    within = (np.arange(cells) * n_classes + true) * n_classes + read
+    index = (units[:, None] * size + within)[counted]
+    return np.bincount(index, minlength=(int(units.max()) + 1) * size).reshape(-1, size).astype(float)
+
+
+def _interval(values: np.ndarray) -> list[float] | None:
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return None
+    rest = (100 - COVERAGE) / 2
+    return [float(value) for value in np.percentile(known, [rest, 100 - rest])]

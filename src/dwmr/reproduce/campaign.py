@@ -1,0 +1,261 @@
+"""Running a table: cell by cell, each run kept as soon as there is one, so that any end is a good one.
+
+On a GPU the runs of a cell that are missing are trained as one program; elsewhere each run is trained, judged and
+kept by itself. The test split is read once a run, after its training.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import dwmr
+from dwmr.data.collect import cached_benchmark
+from dwmr.errors import InputError, TrainingDiverged
+from dwmr.evaluation import examine_many
+from dwmr.reproduce.cells import Cell, Table
+from dwmr.reproduce.runs import (
+    StoredRun,
+    code_words,
+    machine_words,
+    read_cell,
+    read_table,
+    same_machine,
+    write_run,
+)
+from dwmr.train import check_choices
+from dwmr.transitions import Splits, load_splits
+from dwmr.world_model import resolve_device
+
+MARGIN = 1.25  # an estimate may be wrong by so much before a budget is overrun
+BENCHMARKS = Path("benchmarks/results")  # of a checkout, where estimates may be had before the first run
+
+log = logging.getLogger("dwmr")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What there is of a cell, what is missing, and how long that may take (None: unknown)."""
+
+    cell: Cell
+    done: list[int]
+    missing: list[int]
+    stale: dict[int, str]
+    seconds: float | None
+
+
+def plan(table: Table, cells: Sequence[Cell], out: Path, seeds: Sequence[int], device: torch.device) -> list[Planned]:
+    """What remains to be done. Cells that share their runs are counted once, where they stand first."""
+    machine = machine_words(device)
+    known = _known_seconds(out, table, machine)
+    seen: set[str] = set()
+    planned = []
+    for cell in cells:
+        runs = read_cell(out, cell)
+        have = {run.seed for run in runs.fresh}
+        shared = cell.key in seen
+        missing = [] if shared else [seed for seed in seeds if seed not in have]
+        each = _seconds_each(cell, known)
+        planned.append(
+            Planned(
+                cell,
+                done=[seed for seed in seeds if seed in have or shared],
+                missing=missing,
+                stale={seed: why for seed, why in runs.stale.items() if seed in seeds},
+                seconds=0.0 if not missing else None if each is None else each * len(missing),
+            )
+        )
+        seen.add(cell.key)
+    return planned
+
+
+def total_seconds(planned: Sequence[Planned]) -> float | None:
+    """Of all that is to run; unknown if any part of it is."""
+    each = [entry.seconds for entry in planned]
+    known = [seconds for seconds in each if seconds is not None]
+    return sum(known) if len(known) == len(each) else None
+
+
+def plan_json(planned: Sequence[Planned]) -> dict[str, Any]:
+    cells = [
+        {
+            "row": entry.cell.row.name,
+            "benchmark": entry.cell.benchmark,
+            "done": entry.done,
+            "missing": entry.missing,
+            "stale": list(entry.stale),
+            "seconds": entry.seconds,
+        }
+        for entry in planned
+    ]
+    return {"cells": cells, "seconds": total_seconds(planned)}
+
+
+def require_fresh(planned: Sequence[Planned], again: bool) -> None:
+    """Runs of other values are not mixed in; they are made again when asked for."""
+    stale = [entry for entry in planned if entry.stale]
+    if stale and not again:
+        count = sum(len(entry.stale) for entry in stale)
+        first = stale[0]
+        why = next(iter(first.stale.values()))
+        raise InputError(
+            f"{count} stored run(s) were made with other values, such as those of {first.cell.title} ({why}); "
+            f"--again makes them anew"
+        )
+
+
+def run(
+    table: Table,
+    cells: Sequence[Cell],
+    out: Path,
+    seeds: Sequence[int],
+    *,
+    device: str = "auto",
+    budget: float | None = None,
+    again: bool = False,
+    progress: bool | None = None,
+    kept: Callable[[], object] = lambda: None,
+) -> bool:
+    """Make the runs that are missing; ``kept`` is called after each cell that gained some. True if all are there.
+
+    With a ``budget`` of seconds no cell is begun that would, by its estimate, end after it.
+    """
+    started = time.perf_counter()
+    where = resolve_device(device)
+    for cell in cells:
+        check_choices(cell.config)
+    require_fresh(plan(table, cells, out, seeds, where), again)
+    data = _Data(out, table)
+    for number, cell in enumerate(cells, start=1):
+        for group in _groups(table, cell, out, seeds, where):
+            spent = time.perf_counter() - started
+            if budget is not None and spent + MARGIN * (group.seconds or 0.0) > budget:
+                log.info("stopped in order after %.0f s; the same command goes on", spent)
+                return False
+            _announce(group, number, len(cells))
+            for stored in _make(cell, group.missing, data, str(where), progress):
+                write_run(out, cell, stored)
+            kept()
+    return True
+
+
+def _groups(table: Table, cell: Cell, out: Path, seeds: Sequence[int], device: torch.device) -> Iterator[Planned]:
+    """What is missing of a cell: at once on a GPU, else run by run; estimated when its turn has come.
+
+    A group that a kill cut off while its files were written is made again as a whole, so that it comes out the same.
+    """
+    while True:
+        (entry,) = plan(table, [cell], out, seeds, device)
+        if not entry.missing:
+            return
+        each = None if entry.seconds is None else entry.seconds / len(entry.missing)
+        group = entry.missing[:1]
+        if device.type == "cuda":
+            cut_off = [run.together for run in read_cell(out, cell).fresh if set(run.together) & set(entry.missing)]
+            group = cut_off[0] if cut_off else entry.missing
+        yield Planned(cell, entry.done, group, {}, None if each is None else each * len(group))
+
+
+def _announce(group: Planned, number: int, cells: int) -> None:
+    which = ", ".join(map(str, group.missing))
+    duration = f", about {group.seconds:.0f} s" if group.seconds is not None else ", no estimate yet"
+    log.info("[%d/%d] %s: seed %s%s", number, cells, group.cell.title, which, duration)
+
+
+class _Data:
+    """The benchmarks in use, loaded once, and words that tell them from others."""
+
+    def __init__(self, out: Path, table: Table) -> None:
+        self.loaded: dict[str, tuple[Splits, dict[str, Any]]] = {}
+        self.stored: dict[str, str] = {}
+        for (_, benchmark), runs in read_table(out, table).items():
+            if runs.fresh:
+                self.stored[benchmark] = runs.fresh[0].data["fingerprint"]
+
+    def of(self, benchmark: str) -> tuple[Splits, dict[str, Any]]:
+        if benchmark not in self.loaded:
+            splits = load_splits(cached_benchmark(benchmark))
+            if splits.test is None or not (splits.train.labelled and splits.test.labelled):
+                raise InputError(f"the data of {benchmark} has no labelled splits train and test")
+            fingerprint = f"{splits.train.fingerprint()} {splits.test.fingerprint()}"
+            if self.stored.get(benchmark, fingerprint) != fingerprint:
+                raise InputError(f"the stored runs on {benchmark} come from other data; choose another --out")
+            words = {name: value for name, value in splits.train.about.items() if name != "split"}
+            self.loaded[benchmark] = splits, {**words, "fingerprint": fingerprint}
+        return self.loaded[benchmark]
+
+
+def _make(cell: Cell, seeds: Sequence[int], data: _Data, device: str, progress: bool | None) -> list[StoredRun]:
+    """Train the runs of these seeds together and judge them on the test split."""
+    started = time.perf_counter()
+    splits, words = data.of(cell.benchmark)
+    assert splits.test is not None
+    loaded = time.perf_counter()
+    with warnings.catch_warnings():
+        # Some cells are there to show a collapse; it is in their figures.
+        warnings.filterwarnings("ignore", message=".*the code is collapsing", category=RuntimeWarning)
+        results = dwmr.train_many(cell.config, train=splits.train, seeds=seeds, device=device, progress=progress)
+    trained = time.perf_counter()
+    models = [result.model for result in results if isinstance(result, dwmr.Run)]
+    found = iter(examine_many(models, train=splits.train, test=splits.test) if models else [])
+    judged = time.perf_counter()
+    seconds = {"loading": loaded - started, "training": trained - loaded, "evaluation": judged - trained}
+    machine = machine_words(torch.device(device))
+    stored = []
+    for seed, result in zip(seeds, results):
+        fell = isinstance(result, TrainingDiverged)
+        stored.append(
+            StoredRun(
+                seed=seed,
+                config=cell.config.to_dict(),
+                data=words,
+                figures=None if fell else next(found).figures,
+                diverged=str(result) if fell else None,
+                last_epoch=result.metrics[-1] if isinstance(result, dwmr.Run) else None,
+                together=list(seeds),
+                seconds={name: round(value / len(seeds), 3) for name, value in seconds.items()},
+                machine=machine,
+                code=code_words(),
+            )
+        )
+    return stored
+
+
+def _known_seconds(out: Path, table: Table, machine: str) -> dict[str, float]:
+    """Seconds a run by cell key, of runs stored on this kind of machine, and of the committed benchmarks of it."""
+    known: dict[str, float] = {}
+    for path in sorted(BENCHMARKS.glob("*.json")):
+        figures = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(figures, dict) or not same_machine(str(figures.get("machine", "")), machine):
+            continue
+        for name, value in figures.items():
+            kind = name.removesuffix("_seconds_per_run")
+            benchmark, _, model = kind.partition("_")
+            if kind == name or model in ("naive", "plain") or "_" in model:
+                continue
+            for noise in ("", "-noisy"):
+                known[f"{benchmark}{noise}/{model}"] = value
+    for cell in table.cells():
+        took = [run.took for run in read_cell(out, cell).fresh if same_machine(run.machine, machine)]
+        if took:
+            known[cell.key] = sum(took) / len(took)
+    return known
+
+
+def _seconds_each(cell: Cell, known: dict[str, float]) -> float | None:
+    """Seconds a run of the very cell, else of its preset, else of the slowest one on its benchmark, else of one run
+    of the fast path."""
+    for key in (cell.key, f"{cell.benchmark}/{cell.row.preset}"):
+        if key in known:
+            return known[key]
+    single = f"{cell.benchmark}/fast"
+    others = [value for key, value in known.items() if key.startswith(f"{cell.benchmark}/") and key != single]
+    return max(others) if others else known.get(single)
