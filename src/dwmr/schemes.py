@@ -44,7 +44,7 @@ class Learner:
 
     def __init__(self, model: WorldModel, objective: Objective, lr: Tensor, *, noisy_predictor: bool) -> None:
         self.model, self.objective, self.noisy_predictor = model, objective, noisy_predictor
-        self.twins: dict[nn.Module, nn.Module] = {}  # networks that run as another on the same weights, which is quicker
+        self.twins: dict[nn.Module, nn.Module] = {}  # a network and another on its weights, to run instead
         self.target = copy.deepcopy(model.encoder).requires_grad_(False).eval()
         codes = [*model.encoder.parameters(), *(model.decoder.parameters() if model.decoder else ())]
         self.codes_optimizer = torch.optim.Adam(codes, lr=lr, fused=True)

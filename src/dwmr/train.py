@@ -251,10 +251,10 @@ def _engine(
     (member,) = members
     member.learner.model.to(where)
     path = "the plain path"
-    if fast == "auto":
-        updates = (member.config.epochs - member.done) * (len(train) // member.config.batch_size)
-        path = quicken(member.learner, updates) if where.type == "cpu" else "quick terms, eager updates"
-        member.learner.objective = fast_objective(family, where)
+    if fast == "auto" and where.type == "cpu":
+        path = quicken(member.learner, family, member.config.epochs * (len(train) // member.config.batch_size))
+    elif fast == "auto":
+        member.learner.objective, path = fast_objective(family, where), "quick terms, eager updates"
     description = f"one run on {where.type}: {path}"
     return PlainEngine(member.learner, member.hyper, SCHEMES[scheme], Loader(train, where), description)
 

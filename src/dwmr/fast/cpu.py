@@ -7,29 +7,35 @@ from torch import Tensor, nn
 
 from dwmr.fast.lanes import lane_twin
 from dwmr.fast.native import library
+from dwmr.fast.terms import fast_objective
+from dwmr.objectives import Objective
 from dwmr.schemes import Learner
 
 IMAGES_IN_CACHE = 32  # of the 8-puzzle's first and largest layer, 8 MB: what a processor's cache may hold
 WORTH_COMPILING = 100  # updates after which compiled kernels have saved the seconds they took to build
 
 
-def quicken(learner: Learner, updates: int) -> str:
-    """Give the learner's networks quicker twins for that many updates to come; in words, which kernels they use."""
-    compiled = library(build=updates >= WORTH_COMPILING) is not None
-    networks = (learner.model.encoder, learner.target, learner.model.predictor, learner.model.decoder)
-    for network in networks:
+def quicken(learner: Learner, objective: Objective, updates: int) -> str:
+    """Give a learner quicker twins of its networks and terms; in words, which kernels they use.
+
+    ``updates`` is the length of the whole run, so that a resumed run goes on with the kernels it began with.
+    """
+    compiled = updates >= WORTH_COMPILING and library() is not None
+    learner.objective = fast_objective(objective, torch.device("cpu"), compiled)
+    model = learner.model
+    for network in (model.encoder, learner.target, model.predictor, *([model.decoder] if model.decoder else [])):
         twin = (lane_twin(network) if compiled else None) or _in_parts(network)
-        if network is not None and twin is not None:
+        if twin is not None:
             learner.twins[network] = twin
     return "C++ kernels" if compiled else "torch kernels"
 
 
-def _in_parts(network: nn.Module | None) -> nn.Module | None:
-    return InParts(network) if getattr(network, "per_image", False) and network is not None else None
+def _in_parts(network: nn.Module) -> nn.Module | None:
+    return InParts(network) if getattr(network, "per_image", False) else None
 
 
 class InParts(nn.Module):
-    """A network that treats each image by itself, a few images at a time: a layer's output is still there for the next."""
+    """A network that treats each image by itself, a few images at a time: what a layer wrote is still in the cache."""
 
     def __init__(self, network: nn.Module, images: int = IMAGES_IN_CACHE) -> None:
         super().__init__()

@@ -19,6 +19,8 @@ from dwmr.losses import standardize
 from dwmr.nets.encoders import ConvEncoder, PatchEncoder
 from dwmr.nets.predictors import ConvPredictor, ResidualBlock
 
+Step = Callable[[Tensor], Tensor]
+
 
 def lane_twin(network: nn.Module) -> nn.Module | None:
     """A copy of the network on the same weights that runs on the C++ kernels, or None: unknown layers, no kernels."""
@@ -64,8 +66,10 @@ class LaneFeatures(nn.Module):
         while layers:
             match layers:
                 case [nn.Conv2d() as conv, nn.GroupNorm() as norm, nn.ReLU(), *rest]:
-                    fits = (conv.kernel_size, conv.stride, conv.dilation, conv.padding) == ((3, 3), (1, 1), (1, 1), (1, 1))
-                    if not fits or conv.bias is not None or conv.groups != 1 or norm.num_groups != norm.num_channels:
+                    sides = (conv.kernel_size[0], conv.stride[0], conv.dilation[0], conv.padding[0])
+                    if not _known(conv) or sides != (3, 1, 1, 1) or conv.bias is not None:
+                        return None
+                    if norm.num_groups != norm.num_channels or not norm.affine:
                         return None
                     pooled = bool(rest) and isinstance(rest[0], nn.AvgPool2d)
                     if pooled and cast(nn.AvgPool2d, rest[0]).kernel_size != 2:
@@ -136,13 +140,13 @@ class _Features(torch.autograd.Function):
 class LaneLayers(nn.Module):
     """Convolutions, batch norms with ReLU, residual blocks, flattened at the end."""
 
-    def __init__(self, layers: nn.Sequential, steps: list[Callable[[Tensor], Tensor]], norms: list[nn.BatchNorm2d]) -> None:
+    def __init__(self, layers: nn.Sequential, steps: list[Step], norms: list[nn.BatchNorm2d]) -> None:
         super().__init__()
         self.plain, self.steps, self.norms = layers, steps, norms
 
     @staticmethod
     def of(layers: nn.Sequential) -> LaneLayers | None:
-        steps: list[Callable[[Tensor], Tensor]] = []
+        steps: list[Step] = []
         norms: list[nn.BatchNorm2d] = []
         rest = list(layers)
         while rest:
@@ -172,49 +176,46 @@ class LaneLayers(nn.Module):
 
 
 def _known(conv: nn.Conv2d) -> bool:
-    same = (conv.kernel_size, conv.stride, conv.dilation) == tuple(
-        (side[0], side[0]) for side in (conv.kernel_size, conv.stride, conv.dilation)
-    )
-    return same and isinstance(conv.padding, tuple) and conv.padding[0] == conv.padding[1] and (
-        conv.groups == 1 and conv.padding_mode == "zeros" and conv.kernel_size[0] <= 8
-    )
+    square = all(len(set(side)) == 1 for side in (conv.kernel_size, conv.stride, conv.dilation, conv.padding))
+    return square and conv.groups == 1 and conv.padding_mode == "zeros" and conv.kernel_size[0] <= 8
 
 
 def _usual(norm: nn.BatchNorm2d) -> bool:
     return norm.affine and norm.track_running_stats and norm.momentum is not None
 
 
-def _convolution(conv: nn.Conv2d) -> Callable[[Tensor], Tensor]:
+def _convolution(conv: nn.Conv2d) -> Step:
     sides = (conv.kernel_size[0], conv.stride[0], conv.dilation[0], cast(int, conv.padding[0]))
     return lambda values: cast(Tensor, _Convolve.apply(values, conv.weight, conv.bias, sides))
 
 
-def _rectified(norm: nn.BatchNorm2d) -> Callable[[Tensor], Tensor]:
+def _rectified(norm: nn.BatchNorm2d) -> Step:
     return lambda values: _normalise(norm, values, None)
 
 
-def _residual(block: ResidualBlock) -> Callable[[Tensor], Tensor]:
+def _residual(block: ResidualBlock) -> Step:
     convolution = _convolution(block.conv)
     return lambda values: _normalise(block.norm, convolution(values), values)
 
 
 def _normalise(norm: nn.BatchNorm2d, values: Tensor, residual: Tensor | None) -> Tensor:
     """ReLU(norm(values) + residual); in training the running statistics move on."""
-    if norm.training:
-        out, mean, variance = cast(
-            tuple[Tensor, Tensor, Tensor], _Rectify.apply(values, residual, norm.weight, norm.bias, norm.eps)
-        )
-        with torch.no_grad():
-            count = values.numel() // values.shape[1]
-            assert norm.momentum is not None and norm.running_mean is not None and norm.running_var is not None
-            norm.running_mean.lerp_(mean, norm.momentum)
-            norm.running_var.lerp_(variance * (count / (count - 1)), norm.momentum)
-            if norm.num_batches_tracked is not None:
-                norm.num_batches_tracked += 1
-        return out
-    assert norm.running_mean is not None and norm.running_var is not None
-    gain = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
-    return _rectify(values, residual, gain, norm.bias - norm.running_mean * gain)
+    mean, variance = norm.running_mean, norm.running_var
+    assert mean is not None
+    assert variance is not None
+    if not norm.training:
+        gain = norm.weight * torch.rsqrt(variance + norm.eps)
+        return _rectify(values, residual, gain, norm.bias - mean * gain)
+    out, mean_now, variance_now = cast(
+        tuple[Tensor, Tensor, Tensor], _Rectify.apply(values, residual, norm.weight, norm.bias, norm.eps)
+    )
+    with torch.no_grad():
+        count = values.numel() // values.shape[1]
+        mean.lerp_(mean_now, cast(float, norm.momentum))
+        variance.lerp_(variance_now * (count / (count - 1)), cast(float, norm.momentum))
+        if norm.num_batches_tracked is not None:
+            norm.num_batches_tracked += 1
+    return out
 
 
 def _rectify(values: Tensor, residual: Tensor | None, gain: Tensor, level: Tensor) -> Tensor:

@@ -13,7 +13,6 @@ from dwmr import losses
 from dwmr.config import Hyper
 from dwmr.fast import coskewness as symmetric
 from dwmr.fast import lanes
-from dwmr.fast.native import library
 from dwmr.objectives import Codes, Objective
 from dwmr.objectives import coskewness as plain_coskewness
 
@@ -23,22 +22,30 @@ def has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
-def fast_objective(objective: Objective, device: torch.device) -> Objective:
-    """The same objective, the paper's coskewness computed the quickest way there is on the device."""
+def fast_objective(objective: Objective, device: torch.device, compiled: bool = False) -> Objective:
+    """The same objective, the paper's coskewness computed the quickest way there is on the device.
+
+    ``compiled``: the C++ kernels may be used on the CPU.
+    """
     if objective.terms.get("cos") is not plain_coskewness:
         return objective
-    fast = _by_triton if device.type == "cuda" and has_triton() else _on_cpu if device.type == "cpu" else None
-    if fast is None:
+    if device.type == "cuda" and not has_triton():
         return objective
+    on_cpu = _compiled if compiled else _by_symmetry
+    fast = _by_triton if device.type == "cuda" else on_cpu
     return dataclasses.replace(objective, terms={**objective.terms, "cos": fast})
 
 
-def _on_cpu(codes: Codes, hyper: Hyper) -> Tensor:
+def _by_symmetry(codes: Codes, hyper: Hyper) -> Tensor:
     if codes.triplets is not None:
         return losses.coskewness(codes.probs, codes.triplets)
-    if codes.probs.dtype == torch.float32 and library(build=False) is not None:
-        return lanes.coskewness(codes.probs)
     return symmetric.coskewness(codes.probs)
+
+
+def _compiled(codes: Codes, hyper: Hyper) -> Tensor:
+    if codes.triplets is not None or codes.probs.dtype != torch.float32:
+        return _by_symmetry(codes, hyper)
+    return lanes.coskewness(codes.probs)
 
 
 def _by_triton(codes: Codes, hyper: Hyper) -> Tensor:

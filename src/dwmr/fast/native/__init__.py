@@ -45,16 +45,12 @@ class Block(ctypes.Structure):
     ]
 
 
-def library(build: bool = True) -> ctypes.CDLL | None:
-    """The kernels, or None where they cannot be had; without ``build`` only if they were compiled before."""
-    path = _compiled_path()
-    if path is None or not (path.exists() or (build and _build(path))):
-        return None
-    return _load(path)
-
-
 @functools.cache
-def _load(path: Path) -> ctypes.CDLL | None:
+def library() -> ctypes.CDLL | None:
+    """The kernels, compiled if they were not yet; None where they cannot be had, and the log says why."""
+    path = _compiled_path()
+    if path is None or not (path.exists() or _build(path)):
+        return None
     try:
         loaded = ctypes.CDLL(str(path))
     except OSError as error:
@@ -81,7 +77,6 @@ def _load(path: Path) -> ctypes.CDLL | None:
     return loaded
 
 
-@functools.cache
 def _compiled_path() -> Path | None:
     """Where the kernels lie once compiled: the name follows from the sources, the compiler and the processor."""
     compiler = _compiler()
@@ -108,7 +103,6 @@ def _processor() -> str:
     return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
 
 
-@functools.cache
 def _build(path: Path) -> bool:
     compiler = _compiler()
     assert compiler is not None
