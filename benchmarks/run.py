@@ -18,6 +18,8 @@ import logging
 import os
 import platform
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -32,6 +34,8 @@ from dwmr import losses
 from dwmr.data.collect import collect_benchmark
 from dwmr.evaluation import examine_many
 from dwmr.fast import coskewness as symmetric
+from dwmr.fast import lanes
+from dwmr.fast.native import library
 from dwmr.files import atomic_write_json, cache_folder
 from dwmr.world_model import build_model, image_statistics
 
@@ -84,6 +88,22 @@ def path_epoch(preset: str, splits: dwmr.Splits, device: torch.device, updates: 
     return run.metrics[-1]["seconds"] / updates * (len(splits.train) // config.batch_size)
 
 
+def epoch_seconds(path: str, benchmark: str, splits: dwmr.Splits, device: torch.device) -> float:
+    """Seconds an epoch by one of the three paths."""
+    on_gpu = device.type == "cuda"
+    if path == "naive":
+        return naive_epoch(f"{benchmark}/dwmr", splits, device, 60 if on_gpu else 8)
+    # On the CPU enough updates for the fast path to compile its kernels, as it does in any real run.
+    updates = 60 if on_gpu or path == "fast" else 8
+    return path_epoch(f"{benchmark}/dwmr", splits, device, updates, "auto" if path == "fast" else "off")
+
+
+def in_a_process_of_its_own(path: str, benchmark: str) -> float:
+    """`epoch_seconds` as a user's process would see it: no path leaves its settings or its memory to another."""
+    command = [sys.executable, __file__, "--measure", path, benchmark]
+    return float(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
 def whole_runs(preset: str, splits: dwmr.Splits, device: torch.device, runs: int, out: Path | None) -> Figures:
     """Ten seeds trained and evaluated; a first short training before it bears the compilation."""
     name = preset.replace("/", "_")
@@ -127,7 +147,7 @@ def coskewness_forms(device: torch.device) -> Figures:
 
         forms["fast"] = triton_coskewness.coskewness
     else:
-        forms["fast"] = symmetric.coskewness
+        forms["fast"] = symmetric.coskewness if library() is None else lanes.coskewness
     forms["dense"] = naive.dense_coskewness
     figures: Figures = {}
     largest = {"dense": 192, "plain": 512, "fast": 1024}
@@ -200,12 +220,18 @@ def growth_with_runs(splits: dict[str, dwmr.Splits], device: torch.device) -> Fi
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--measure", nargs=2, metavar=("PATH", "BENCHMARK"), help="print one path's seconds an epoch")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--decoders", action="store_true", help="also whole runs of the models with a decoder")
     chosen = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if chosen.measure:
+        print(epoch_seconds(*chosen.measure, data_of(chosen.measure[1]), device))
+        return
+    if chosen.out is None:
+        parser.error("--out says where the figures go")
     figures: Figures = {"machine": machine(device)}
     splits = {benchmark: data_of(benchmark) for benchmark in ("8puzzle", "iceslider")}
 
@@ -215,15 +241,15 @@ def main() -> None:
         print(json.dumps({name: value for name, value in more.items() if not isinstance(value, list)}), flush=True)
 
     keep(coskewness_forms(device))
-    some = 60 if device.type == "cuda" else 8
     for benchmark, data in splits.items():
-        preset = f"{benchmark}/dwmr"
-        epochs = dwmr.preset(preset).epochs
+        epochs = dwmr.preset(f"{benchmark}/dwmr").epochs
         rounds: dict[str, list[float]] = {"naive": [], "plain": [], "fast": []}
         for _ in range(ROUNDS):
-            rounds["naive"].append(naive_epoch(preset, data, device, some))
-            rounds["plain"].append(path_epoch(preset, data, device, some, "off"))
-            rounds["fast"].append(path_epoch(preset, data, device, some, "auto"))
+            for path, values in rounds.items():
+                on_gpu = device.type == "cuda"  # a process of its own would first have to capture and compile
+                values.append(
+                    epoch_seconds(path, benchmark, data, device) if on_gpu else in_a_process_of_its_own(path, benchmark)
+                )
         seconds = {path: statistics.median(values) for path, values in rounds.items()}
         for path, value in seconds.items():
             keep(

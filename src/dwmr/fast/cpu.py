@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+
 import torch
 from torch import Tensor, nn
 
@@ -12,6 +15,7 @@ from dwmr.objectives import Objective
 from dwmr.schemes import Learner
 
 IMAGES_IN_CACHE = 32  # of the 8-puzzle's first and largest layer, 8 MB: what a processor's cache may hold
+KEPT_MEMORY = 512 * 2**20  # bytes
 WORTH_COMPILING = 100  # updates after which compiled kernels have saved the seconds they took to build
 
 
@@ -20,6 +24,7 @@ def quicken(learner: Learner, objective: Objective, updates: int) -> str:
 
     ``updates`` is the length of the whole run, so that a resumed run goes on with the kernels it began with.
     """
+    _keep_freed_memory()
     compiled = updates >= WORTH_COMPILING and library() is not None
     learner.objective = fast_objective(objective, torch.device("cpu"), compiled)
     model = learner.model
@@ -28,6 +33,17 @@ def quicken(learner: Learner, objective: Objective, updates: int) -> str:
         if twin is not None:
             learner.twins[network] = twin
     return "C++ kernels" if compiled else "torch kernels"
+
+
+def _keep_freed_memory() -> None:
+    """Let the C library use freed memory again: to take it anew from the system, page by page, is a tenth of an update.
+
+    Only glibc knows these settings; elsewhere nothing happens."""
+    trim_threshold, map_threshold = -1, -3
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(trim_threshold, KEPT_MEMORY)
+        libc.mallopt(map_threshold, 32 * 2**20)
 
 
 def _in_parts(network: nn.Module) -> nn.Module | None:

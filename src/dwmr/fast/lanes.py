@@ -306,20 +306,19 @@ class _Rectify(torch.autograd.Function):
         rate = torch.rsqrt(variance + epsilon)
         gain = scale * rate
         out = _rectify(values, residual, gain, shift - mean * gain)
-        ctx.save_for_backward(values, out, mean, rate, scale)
-        ctx.has_residual = residual is not None
+        ctx.save_for_backward(values, None if residual is None else out, mean, rate, scale, shift)
         ctx.mark_non_differentiable(mean, variance)
         return out, mean, variance
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:
-        values, out, mean, rate, scale = ctx.saved_tensors
+        values, out, mean, rate, scale, shift = ctx.saved_tensors
         given = upstream[0].contiguous()
         back = torch.empty_like(values)
-        beside = torch.empty_like(values) if ctx.has_residual else None
+        beside = None if out is None else torch.empty_like(values)
         dscale, dshift = torch.empty_like(scale), torch.empty_like(scale)
-        inputs = (values.data_ptr(), out.data_ptr(), given.data_ptr(), *_sizes(values))
-        known = (mean.data_ptr(), rate.data_ptr(), scale.data_ptr())
+        inputs = (values.data_ptr(), _address(out), given.data_ptr(), *_sizes(values))
+        known = tuple(each.data_ptr() for each in (mean, rate, scale, shift))
         outputs = (back.data_ptr(), _address(beside), dscale.data_ptr(), *_to(dshift))
         _kernels().dwmr_rectify_back(*inputs, *known, *outputs)
         return back, beside, dscale, dshift, None

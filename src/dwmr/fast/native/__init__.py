@@ -65,7 +65,7 @@ def library() -> ctypes.CDLL | None:
         "convolve_back": (None, [address, address, whole, address, whole, *[address] * 4, whole]),
         "moments": (None, [address, whole, whole, whole, address, address, whole]),
         "rectify": (None, [address, address, whole, whole, whole, address, address, address, whole]),
-        "rectify_back": (None, [*[address] * 3, whole, whole, whole, *[address] * 7, whole]),
+        "rectify_back": (None, [*[address] * 3, whole, whole, whole, *[address] * 8, whole]),
         "features_saved": (size, [address, whole, whole]),
         "features": (None, [address, whole, address, whole, whole, address, address, whole]),
         "features_back": (None, [address, whole, whole, address, address, whole]),

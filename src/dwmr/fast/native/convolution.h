@@ -23,6 +23,8 @@ struct Convolution {
 };
 
 constexpr int MOST_TAPS = 64;
+constexpr int CHANNELS = SUMS / 2, PIXELS = 2;  // sums of neighbouring pixels share weights, those of channels share inputs
+constexpr int TILE_CHANNELS = SUMS / 4;         // a row of a tile has four sums a channel
 
 struct Taps {  // where each tap of the kernel lies, seen from its first
     ptrdiff_t at[MOST_TAPS];
@@ -48,9 +50,10 @@ struct Weights {
             return turned ? weight[(size_t(i) * c.outputs + o) * taps + taps - 1 - t]
                           : weight[(size_t(o) * c.inputs + i) * taps + t];
         };
-        // Blocks of CHANNELS outputs and a smaller last one: [input][tap][output], or [row][input][column][output].
-        for (int first = 0; first < c.outputs; first += CHANNELS) {
-            const int end = std::min(first + CHANNELS, c.outputs);
+        // Blocks of outputs, the last perhaps smaller: [input][tap][output], or [row][input][column][output].
+        const int block = by_tiles ? TILE_CHANNELS : CHANNELS;
+        for (int first = 0; first < c.outputs; first += block) {
+            const int end = std::min(first + block, c.outputs);
             for (int row = 0; row < (by_tiles ? 4 : 1); row++)
                 for (int i = 0; i < c.inputs; i++)
                     for (int t = 0; t < (by_tiles ? 4 : taps); t++)
@@ -155,11 +158,11 @@ static inline void convolve_tiles(const Weights& weights, const vec* in, const f
         for (int x = 0; x < c.out_width(); x += 2) {
             tile_in(c, in, y, x, v.at);
             const bool right = x + 1 < c.out_width(), below = y + 1 < c.out_height();
-            for (int o = 0; o < c.outputs; o += CHANNELS) {
+            for (int o = 0; o < c.outputs; o += TILE_CHANNELS) {
                 const float* w = weights.values.get() + size_t(o) * c.inputs * 16;
                 const float* b = bias ? bias + o : nullptr;
                 vec* to = out + o * c.out_plane() + size_t(y) * c.out_width() + x;
-                switch (std::min(CHANNELS, c.outputs - o)) {
+                switch (std::min(TILE_CHANNELS, c.outputs - o)) {
                     case 1: tile_out<1>(c, v.at, w, b, to, right, below); break;
                     case 2: tile_out<2>(c, v.at, w, b, to, right, below); break;
                     case 3: tile_out<3>(c, v.at, w, b, to, right, below); break;
@@ -178,18 +181,18 @@ static inline void convolve(const Weights& weights, const vec* in, const float* 
         const float* w = weights.values.get() + size_t(o) * c.inputs * c.taps();
         const float* b = bias ? bias + o : nullptr;
         vec* to = out + o * c.out_plane();
-        switch (std::min(CHANNELS, c.outputs - o)) {
-            case 1: channels<1>(c, taps, in, w, b, to); break;
-            case 2: channels<2>(c, taps, in, w, b, to); break;
-            case 3: channels<3>(c, taps, in, w, b, to); break;
-            default: channels<4>(c, taps, in, w, b, to);
-        }
+        using Kernel = void (*)(const Convolution&, const Taps&, const vec*, const float*, const float*, vec*);
+        constexpr Kernel kernels[] = {channels<1>, channels<2>, channels<3>, channels<4>,
+                                      channels<5>, channels<6>, channels<7>, channels<8>};
+        kernels[std::min(CHANNELS, c.outputs - o) - 1](c, taps, in, w, b, to);
     }
 }
 
 // The gradient at the unframed input for any stride: each output's gradient goes back along its taps.
 static inline void spread(const Convolution& c, const vec* dout, const float* weight, vec* din) {
-    std::memset(din, 0, size_t(c.inputs) * c.height * c.width * sizeof(vec));
+    // Patches side by side meet every input once, and nothing has to be summed.
+    const bool once = c.stride == c.kernel && c.dilation == 1 && !c.padding && c.height % c.stride == 0 && c.width % c.stride == 0;
+    if (!once) std::memset(din, 0, size_t(c.inputs) * c.height * c.width * sizeof(vec));
     for (int i = 0; i < c.inputs; i++)
         for (int t = 0; t < c.taps(); t++)
             for (int y = 0; y < c.out_height(); y++) {
@@ -201,7 +204,8 @@ static inline void spread(const Convolution& c, const vec* dout, const float* we
                     vec sum = {};
                     for (int o = 0; o < c.outputs; o++)
                         sum += weight[(size_t(o) * c.inputs + i) * c.taps() + t] * dout[o * c.out_plane() + y * c.out_width() + x];
-                    din[(size_t(i) * c.height + r) * c.width + q] += sum;
+                    vec& to = din[(size_t(i) * c.height + r) * c.width + q];
+                    to = once ? sum : to + sum;
                 }
             }
 }
@@ -239,7 +243,7 @@ static void weigh_outputs(const Convolution& c, const Taps& taps, const vec* in,
 // dweight (outputs, inputs, taps) += its gradient; in with its frame, dout without.
 static inline void weigh(const Convolution& c, const vec* in, const vec* dout, float* dweight) {
     const Taps taps(c);
-    constexpr int pair = CHANNELS / 2;
+    constexpr int pair = SUMS / 8;
     int o = 0;
     for (; o + pair <= c.outputs; o += pair)
         weigh_outputs<pair>(c, taps, in, dout + o * c.out_plane(), dweight + size_t(o) * c.inputs * c.taps());

@@ -6,7 +6,6 @@
 //
 // Only tiles with j ≤ k are formed, and nothing larger than one row of them is kept. Here a lane is a bit, not an image.
 
-#include <utility>
 #include <vector>
 
 #include "lanes.h"
@@ -15,31 +14,10 @@ namespace {
 
 constexpr int ROWS = 8;  // samples taken together
 
-// Two rows of a tile that exchange the quarters STEP lanes wide which a transpose moves between them.
-template <int STEP, int... LANE>
-inline void exchange(vec& upper, vec& lower, std::integer_sequence<int, LANE...>) {
-#if defined(__clang__)
-    const vec first = __builtin_shufflevector(upper, lower, (LANE & STEP ? LANES + LANE - STEP : LANE)...);
-    lower = __builtin_shufflevector(upper, lower, (LANE & STEP ? LANES + LANE : LANE + STEP)...);
-#else
-    typedef int places __attribute__((vector_size(LANES * sizeof(int))));
-    const vec first = __builtin_shuffle(upper, lower, places{(LANE & STEP ? LANES + LANE - STEP : LANE)...});
-    lower = __builtin_shuffle(upper, lower, places{(LANE & STEP ? LANES + LANE : LANE + STEP)...});
-#endif
-    upper = first;
-}
-
-template <int STEP>
-inline void exchange_all(vec* tile) {
-    for (int j = 0; j < LANES; j++)
-        if (!(j & STEP)) exchange<STEP>(tile[j], tile[j + STEP], std::make_integer_sequence<int, LANES>());
-    if constexpr (STEP > 1) exchange_all<STEP / 2>(tile);
-}
-
 // The transpose of a tile whose rows lie `stride` vectors apart.
 inline void turn(const vec* from, size_t stride, vec* to) {
     for (int j = 0; j < LANES; j++) to[j] = from[j * stride];
-    exchange_all<LANES / 2>(to);
+    transpose(to);
 }
 
 struct Sums {

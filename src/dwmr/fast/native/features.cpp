@@ -128,17 +128,13 @@ std::vector<Weights> prepared(const Block* blocks, int depth, bool turned) {
 }
 
 // Images (count, inputs, height, width) of one group into framed planes; lanes beyond the last image are 0.
-void gather(const Block& b, const float* images, int count, int first, vec* out) {
+void gather_framed(const Block& b, const float* images, int count, int first, vec* out) {
     const Convolution c = convolution(b);
     const size_t image = b.inputs * plane(b);
     for (int i = 0; i < b.inputs; i++)
-        for (int r = 0; r < b.height; r++) {
-            const float* from = images + first * image + i * plane(b) + size_t(r) * b.width;
-            float* to = reinterpret_cast<float*>(out + i * c.framed() + size_t(r + 1) * c.cols() + 1);
-            for (int lane = 0; lane < LANES; lane++)
-                for (int x = 0; x < b.width; x++)
-                    to[x * LANES + lane] = first + lane < count ? from[lane * image + x] : 0.0f;
-        }
+        for (int r = 0; r < b.height; r++)
+            gather(images + first * image + i * plane(b) + size_t(r) * b.width, image, b.width, std::min(LANES, count - first),
+                   out + i * c.framed() + size_t(r + 1) * c.cols() + 1);
 }
 
 }  // namespace
@@ -161,7 +157,7 @@ void dwmr_features(const Block* blocks, int depth, const float* images, int coun
         for (int g = 0; g < groups_of(count); g++) {
             vec* memory = reinterpret_cast<vec*>(saved) + room_size(blocks, depth) * (keep ? g : omp_get_thread_num());
             const auto rooms = rooms_in(blocks, depth, memory);
-            gather(blocks[0], images, count, g * LANES, rooms[0].in);
+            gather_framed(blocks[0], images, count, g * LANES, rooms[0].in);
             for (int k = 0; k < depth; k++) {
                 const Block& b = blocks[k];
                 convolve(weight[k], rooms[k].in, nullptr, rooms[k].y);
@@ -174,8 +170,7 @@ void dwmr_features(const Block* blocks, int depth, const float* images, int coun
                     activated(b, rooms[k], end.at, size / b.outputs, out_width(b));
                 }
             }
-            for (int lane = 0; lane < std::min(LANES, count - g * LANES); lane++)
-                for (size_t p = 0; p < size; p++) features[(g * LANES + lane) * size + p] = end.at[p][lane];
+            scatter(end.at, size, size, std::min(LANES, count - g * LANES), features + g * LANES * size);
         }
     }
 }
@@ -195,13 +190,10 @@ void dwmr_features_back(const Block* blocks, int depth, int count, float* saved,
 #pragma omp parallel num_threads(threads)
     {
         Vectors dy(convolved), dy_framed(framed), dout(given);
-        float* lanes = reinterpret_cast<float*>(dout.at);
 #pragma omp for schedule(static)
         for (int g = 0; g < groups_of(count); g++) {
             const auto rooms = rooms_in(blocks, depth, reinterpret_cast<vec*>(saved) + room_size(blocks, depth) * g);
-            for (int lane = 0; lane < LANES; lane++)
-                for (size_t p = 0; p < size; p++)
-                    lanes[p * LANES + lane] = g * LANES + lane < count ? dfeatures[(g * LANES + lane) * size + p] : 0.0f;
+            gather(dfeatures + g * LANES * size, size, size, std::min(LANES, count - g * LANES), dout.at);
             float* sum = sums.data() + (omp_get_thread_num() + 1) * parameters;
             for (int k = depth - 1; k >= 0; k--) {
                 const Block& b = blocks[k];

@@ -6,23 +6,8 @@
 
 namespace {
 
-constexpr size_t PART = 64;
-
 const vec* vectors(const float* at) { return reinterpret_cast<const vec*>(at); }
 vec* vectors(float* at) { return reinterpret_cast<vec*>(at); }
-
-// LANES images side by side, and apart again; a few numbers at a time, which stay in the cache.
-void gather(const float* images, size_t size, vec* lanes) {
-    for (size_t start = 0; start < size; start += PART)
-        for (int lane = 0; lane < LANES; lane++)
-            for (size_t p = start; p < std::min(start + PART, size); p++) lanes[p][lane] = images[lane * size + p];
-}
-
-void scatter(const vec* lanes, size_t size, float* images) {
-    for (size_t start = 0; start < size; start += PART)
-        for (int lane = 0; lane < LANES; lane++)
-            for (size_t p = start; p < std::min(start + PART, size); p++) images[lane * size + p] = lanes[p][lane];
-}
 
 // A convolution's input of one group after the other, in lanes and with its frame.
 class Input {
@@ -33,7 +18,7 @@ class Input {
 
     const vec* of(int group) {
         const vec* lanes = images ? side_by_side.at : vectors(in) + group * size;
-        if (images) gather(in + group * LANES * size, size, side_by_side.at);
+        if (images) gather(in + group * LANES * size, size, size, LANES, side_by_side.at);
         if (!c.padding) return lanes;
         frame(c.inputs, c.height, c.width, c.padding, lanes, framed.at);
         return framed.at;
@@ -56,12 +41,12 @@ int dwmr_lanes() { return LANES; }
 // Lanes (groups, size, LANES) to images (groups · LANES, size), and back.
 void dwmr_from_lanes(const float* lanes, int groups, int size, float* images, int threads) {
 #pragma omp parallel for schedule(static) num_threads(threads)
-    for (int g = 0; g < groups; g++) scatter(vectors(lanes) + size_t(g) * size, size, images + size_t(g) * LANES * size);
+    for (int g = 0; g < groups; g++) scatter(vectors(lanes) + size_t(g) * size, size, size, LANES, images + size_t(g) * LANES * size);
 }
 
 void dwmr_to_lanes(const float* images, int groups, int size, float* lanes, int threads) {
 #pragma omp parallel for schedule(static) num_threads(threads)
-    for (int g = 0; g < groups; g++) gather(images + size_t(g) * LANES * size, size, vectors(lanes) + size_t(g) * size);
+    for (int g = 0; g < groups; g++) gather(images + size_t(g) * LANES * size, size, size, LANES, vectors(lanes) + size_t(g) * size);
 }
 
 // With `images` the input, and its gradient, are images as they come: (groups · LANES, inputs, height, width).
@@ -109,7 +94,7 @@ void dwmr_convolve_back(const Convolution* conv, const float* in, int images, co
             } else {
                 spread(c, d, weight, to);
             }
-            if (images) scatter(to, in_size, din + g * LANES * in_size);
+            if (images) scatter(to, in_size, in_size, LANES, din + g * LANES * in_size);
         }
     }
     for (int t = 0; t < threads; t++) {  // in their order, so that the sums do not depend on who was first
@@ -164,20 +149,22 @@ void dwmr_rectify(const float* y, const float* residual, int groups, int channel
 }
 
 // The gradient of out = ReLU(scale · x̂ + shift + residual), x̂ = (y − mean) · rate with the batch's own mean and rate:
-// dy, perhaps dresidual, and dscale = Σ d x̂, dshift = Σ d, where d is dout behind the ReLU.
+// dy, dscale = Σ d x̂ and dshift = Σ d, where d is dout behind the ReLU; with a residual also its gradient, which is d.
+// Without one both pointers are null, and the ReLU's side follows from y, which spares reading `out`.
 void dwmr_rectify_back(const float* y, const float* out, const float* dout, int groups, int channels, int size,
-                       const float* mean, const float* rate, const float* scale, float* dy, float* dresidual, float* dscale,
-                       float* dshift, int threads) {
+                       const float* mean, const float* rate, const float* scale, const float* shift, float* dy,
+                       float* dresidual, float* dscale, float* dshift, int threads) {
     const float count = float(groups) * size * LANES;
     std::vector<float> parts(size_t(groups) * channels * 2);
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int g = 0; g < groups; g++)
         for (int k = 0; k < channels; k++) {
             const size_t at = (size_t(g) * channels + k) * size;
-            const vec *from = vectors(y) + at, *o = vectors(out) + at, *up = vectors(dout) + at;
+            const float gain = scale[k] * rate[k], level = shift[k] - mean[k] * gain;
+            const vec *from = vectors(y) + at, *up = vectors(dout) + at, *o = out ? vectors(out) + at : nullptr;
             vec sum = {}, with = {};
             for (int p = 0; p < size; p++) {
-                const vec d = o[p] > 0 ? up[p] : vec{};
+                const vec d = (o ? o[p] : from[p] * gain + level) > 0 ? up[p] : vec{};
                 sum += d;
                 with += d * (from[p] - mean[k]);
             }
@@ -197,12 +184,12 @@ void dwmr_rectify_back(const float* y, const float* out, const float* dout, int 
     for (int g = 0; g < groups; g++)
         for (int k = 0; k < channels; k++) {
             const size_t at = (size_t(g) * channels + k) * size;
-            const vec *from = vectors(y) + at, *o = vectors(out) + at, *up = vectors(dout) + at;
+            const float gain = scale[k] * rate[k], level = shift[k] - mean[k] * gain;
+            const float slope = -gain * rate[k] * dscale[k] / count, start = -gain * dshift[k] / count - slope * mean[k];
+            const vec *from = vectors(y) + at, *up = vectors(dout) + at, *o = out ? vectors(out) + at : nullptr;
             vec *to = vectors(dy) + at, *beside = dresidual ? vectors(dresidual) + at : nullptr;
-            const float gain = scale[k] * rate[k], slope = -gain * rate[k] * dscale[k] / count;
-            const float start = -gain * dshift[k] / count - slope * mean[k];
             for (int p = 0; p < size; p++) {
-                const vec d = o[p] > 0 ? up[p] : vec{};
+                const vec d = (o ? o[p] : from[p] * gain + level) > 0 ? up[p] : vec{};
                 to[p] = gain * d + (slope * from[p] + start);
                 if (beside) beside[p] = d;
             }
