@@ -36,8 +36,8 @@ def evaluation(figures: dict[str, Any]) -> list[Table]:
     return [*found, health]
 
 
-def presets(configs: dict[str, Config]) -> Table:
-    """The presets, with the values that differ most between them."""
+def presets(configs: dict[str, Config], tuned: dict[str, dict[str, Any]]) -> Table:
+    """The presets, with the values that differ most between them, and how many trials they were tuned with."""
     rows = {
         name: {
             "bits": config.bits,
@@ -46,11 +46,46 @@ def presets(configs: dict[str, Config]) -> Table:
             "tau": f"{config.hyper.tau:g}",
             "gamma": f"{config.hyper.gamma:g}",
             "window": f"{config.hyper.low:g}–{config.hyper.high:g}",
+            "tuned": f"{tuned[name]['provenance']['trials']} trials" if name in tuned else None,
         }
         for name, config in configs.items()
     }
-    columns = {name: name for name in ("bits", "epochs", "lr", "tau", "gamma", "window")}
+    columns = {name: name for name in ("bits", "epochs", "lr", "tau", "gamma", "window", "tuned")}
     return _table("Presets", columns, rows, first="preset")
+
+
+def tuning(found: dict[str, Any]) -> list[Table]:
+    """How far a tuning campaign is, and what it chose."""
+    told = [trial for trial in found["trials"] if trial["state"] != "running"]
+    reached = {str(epochs): "epoch " + str(epochs) for epochs in sorted(set(found["stages"].values()))}
+    best = sorted(told, key=lambda trial: -max((s["imagination"] for s in trial["scores"].values()), default=0.0))
+    best.sort(key=lambda trial: -len(trial["scores"]))
+    rows = {
+        f"{trial['trial']}{' (start values)' if trial['start'] else ''}": {
+            epochs: score["imagination"] for epochs, score in trial["scores"].items()
+        }
+        for trial in best[:10]
+    }
+    state = "finished" if found["finished"] else "goes on with the same command"
+    title = f"{found['preset']}: {len(told)} trials told, {state}; validation imagination F1"
+    shown = [_table(title, reached, rows, first="trial")]
+    if found["confirmations"]:
+        rows = {
+            f"{entry['trial']}{' (start values)' if entry['start'] else ''}": {
+                "mean": entry["mean"],
+                "std": entry["std"],
+            }
+            for entry in found["confirmations"]
+        }
+        shown.append(_table("With fresh seeds", {"mean": "mean", "std": "std"}, rows, first="trial"))
+    if found["chosen"]:
+        values = {name: {"value": _significant(value)} for name, value in found["chosen"]["values"].items()}
+        shown.append(_table(f"Chosen: trial {found['chosen']['trial']}", {"value": ""}, values))
+    return shown
+
+
+def _significant(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def last_epoch(metrics: list[dict[str, Any]]) -> str:
