@@ -116,6 +116,18 @@ def options(values: Mapping[str, Any]) -> dict[str, Any]:
     return {option: value for name, value in values.items() for option in options_of(name)}
 
 
+def as_data(space: Space) -> dict[str, Any]:
+    """The space as JSON holds it: [low, high, "log" or "whole"] of a range, the values of a choice."""
+    found: dict[str, Any] = {}
+    for name, dimension in space.items():
+        if isinstance(dimension, Choice):
+            found[name] = list(dimension.values)
+        else:
+            kind = (["log"] if dimension.log else []) + (["whole"] if dimension.whole else [])
+            found[name] = [dimension.low, dimension.high, *kind]
+    return found
+
+
 def values_of(config: Config, space: Space) -> dict[str, Any]:
     """Where a configuration lies in the space.
 

@@ -69,6 +69,7 @@ class Journal:
             self.storage = JournalStorage(backend)
         except (ValueError, KeyError, TypeError, AssertionError) as error:
             raise InputError(f"{path} is not the journal of a study, or is damaged: {error!r}") from error
+        self._stages: dict[str, Study] = {}
         self._turn = _Lock(self.work / "turn.lock")
         self._token = secrets.token_hex(4)
         self._alive = _Lock(self._lock_of(self._token))
@@ -88,9 +89,16 @@ class Journal:
 
     def stage(self, name: str) -> Study:
         """The study of a stage, made when it is first asked for."""
-        return optuna.create_study(
-            study_name=name, storage=self.storage, direction="maximize", sampler=RandomSampler(), load_if_exists=True
-        )
+        if name not in self._stages:
+            # Loading writes nothing; making may meet a study that another process has just made.
+            if name in optuna.get_all_study_names(self.storage):
+                found = optuna.load_study(study_name=name, storage=self.storage, sampler=RandomSampler())
+            else:
+                found = optuna.create_study(
+                    study_name=name, storage=self.storage, direction="maximize", load_if_exists=True
+                )
+            self._stages[name] = found
+        return self._stages[name]
 
     def begin(self, stage: Study, space: dict[str, BaseDistribution]) -> int:
         """The next row that waits, or a new one, as this worker's own; its number."""

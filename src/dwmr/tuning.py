@@ -51,7 +51,16 @@ from dwmr.study_journal import (
 )
 from dwmr.train import check_choices, train_many
 from dwmr.transitions import Splits, Transitions
-from dwmr.tuning_plan import CONFIRMATION, SEARCH, Plan, derived_seed, rows_wanted, run_epochs
+from dwmr.tuning_plan import (
+    CONFIRMATION,
+    SEARCH,
+    Plan,
+    derived_seed,
+    epochs_behind,
+    rows_wanted,
+    run_epochs,
+    run_epochs_done,
+)
 from dwmr.tuning_report import summarize
 from dwmr.world_model import resolve_device
 
@@ -98,7 +107,8 @@ def tune(
     finished = False
     try:
         folder = (journal.work if scratch is None else Path(scratch)) / f"runs-{_agree(journal, plan, storage)}"
-        with progress_bars.bar(f"tune {base.name}", run_epochs(plan), show=progress) as shown:
+        done = run_epochs_done(journal, plan)
+        with progress_bars.bar(f"tune {base.name}", run_epochs(plan), done=done, show=progress) as shown:
             campaign = _Campaign(plan, train, val, journal, folder, where, at_once, _Clock(deadline), shown)
             finished = campaign.run()
         if finished:
@@ -141,12 +151,13 @@ def _agree(journal: Journal, plan: Plan, storage: Path) -> str:
         if "about" not in study.user_attrs:
             study.set_user_attr("about", asked | {"token": secrets.token_hex(4)})
     stored = study.user_attrs["about"]
-    differing = [
-        f"{name} {stored.get(name)} instead of {asked[name]}" for name in asked if stored.get(name) != asked[name]
-    ]
-    if differing:
-        raise InputError(f"{storage} holds another study, with {differing[0]}")
-    return str(stored["token"])
+    token = stored["token"]
+    for name in dict.fromkeys([*asked, *stored]):
+        if name != "token" and stored.get(name) != asked.get(name):
+            raise InputError(
+                f"{storage} holds another study, with {name} {stored.get(name)} instead of {asked.get(name)}"
+            )
+    return str(token)
 
 
 @dataclass(frozen=True)
@@ -197,16 +208,14 @@ class _Campaign:
 
     def run(self) -> bool:
         """Work through the stages; whether they are all done."""
-        behind = 0
         for stage, epochs in self.plan.stages().items():
             study = self.journal.stage(stage)
             wanted = [] if stage == SEARCH else rows_wanted(self.journal, self.plan, stage)
             count = self.plan.trials if stage == SEARCH else len(wanted)
             if stage != SEARCH:
                 self._forget_all_but([number for number, _ in wanted] if stage != CONFIRMATION else [])
-            behind = 0 if stage == CONFIRMATION else behind
             while sum(map(is_told, rows_of(study))) < count:
-                if not self.clock.fits(min(self.at_once, count) * (epochs - behind)):
+                if not self.clock.fits(min(self.at_once, count) * (epochs - epochs_behind(self.plan, stage))):
                     log.info("no time for another batch; the same command goes on")
                     return False
                 tasks = self._take(study, wanted)
@@ -217,7 +226,6 @@ class _Campaign:
                     log.info("stopped between two epochs; the same command goes on")
                     return False
                 self._say(study, count)
-            behind = epochs
         return True
 
     def _take(self, study: Study, wanted: list[tuple[int, int]]) -> list[_Task]:

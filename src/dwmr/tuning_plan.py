@@ -7,7 +7,7 @@ from typing import Any
 
 from dwmr.config import Config
 from dwmr.halving import CONFIRMED, SEEDS, confirmed, rungs, survivors
-from dwmr.search_spaces import Space, options
+from dwmr.search_spaces import Space, as_data, options
 from dwmr.seeding import below, rng
 from dwmr.study_journal import Journal, is_told, rows_of, score_of
 
@@ -35,8 +35,8 @@ class Plan:
             "trials": self.trials,
             "seed": self.seed,
             "data": self.data,
-            "space": {name: repr(dimension) for name, dimension in self.space.items()},
             **self.base.flat(),
+            **{f"the range of {name}": range_ for name, range_ in as_data(self.space).items()},
         }
 
     def config(self, values: dict[str, Any]) -> Config:
@@ -77,11 +77,27 @@ def rows_wanted(journal: Journal, plan: Plan, stage: str) -> list[tuple[int, int
 
 
 def run_epochs(plan: Plan) -> int:
-    """How many epochs of single runs the whole campaign is."""
-    count, before, total = plan.trials, 0, 0
+    """How many epochs of single runs the whole campaign is, at most."""
+    count, total = plan.trials, 0
     for stage, epochs in plan.stages().items():
         if stage == CONFIRMATION:
-            return total + (min(CONFIRMED, plan.trials) + 1) * SEEDS * epochs
-        total += count * (epochs - before)
-        count, before = min(count, max(CONFIRMED, count // 3)), epochs
+            count = (min(CONFIRMED, plan.trials) + 1) * SEEDS
+        total += count * (epochs - epochs_behind(plan, stage))
+        count = min(count, max(CONFIRMED, count // 3))
     return total
+
+
+def run_epochs_done(journal: Journal, plan: Plan) -> int:
+    """How many of them are told."""
+    return sum(
+        sum(map(is_told, rows_of(journal.stage(stage)))) * (epochs - epochs_behind(plan, stage))
+        for stage, epochs in plan.stages().items()
+    )
+
+
+def epochs_behind(plan: Plan, stage: str) -> int:
+    """The epochs that rows of a stage have behind them when it begins."""
+    before = [
+        epochs for name, epochs in plan.stages().items() if name != CONFIRMATION and epochs < plan.stages()[stage]
+    ]
+    return 0 if stage == CONFIRMATION else max(before, default=0)

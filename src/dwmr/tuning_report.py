@@ -19,7 +19,7 @@ from dwmr.errors import InputError
 from dwmr.files import atomic_write_bytes, atomic_write_json
 from dwmr.halving import best_so_far, chosen, expected_best
 from dwmr.report.pictures import new_figure
-from dwmr.search_spaces import options
+from dwmr.search_spaces import as_data, options
 from dwmr.study_journal import DIVERGED, Journal, is_told, rows_of, score_of
 from dwmr.tuning_plan import CONFIRMATION, SEARCH, Plan
 
@@ -38,7 +38,7 @@ def summarize(journal: Journal, plan: Plan, *, finished: bool, device: str) -> d
         "preset": plan.base.name,
         "finished": finished,
         "stages": plan.stages(),
-        "space": {name: repr(dimension) for name, dimension in plan.space.items()},
+        "space": as_data(plan.space),
         "chosen": None,
         "confirmations": confirmations,
         "trials": trials,
@@ -62,7 +62,7 @@ def importance(journal: Journal) -> dict[str, float] | None:
         return None
     try:
         evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
-        return {name: round(share, 4) for name, share in _ranked(study, evaluator).items()}
+        return {name: round(float(share), 4) for name, share in _ranked(study, evaluator).items()}
     except ImportError:
         return None
 
@@ -76,7 +76,7 @@ def save(summary: dict[str, Any], storage: Path) -> list[Path]:
     path = storage.with_suffix(".json")
     atomic_write_json(path, summary)
     written = [path]
-    if summary["finished"]:
+    if summary["chosen"] is not None:
         written.append(_save_figure(_best_of_n(summary), storage.with_suffix(".best.png")))
         if summary["importance"]:
             written.append(_save_figure(_importance(summary), storage.with_suffix(".importance.png")))
@@ -200,7 +200,7 @@ def _git(*words: str) -> str | None:
 
 
 def _best_of_n(summary: dict[str, Any]) -> Any:
-    figure = new_figure(6, 3.4)
+    figure = new_figure(6, 3.8)
     axes = figure.add_subplot()
     curves = summary["best_of_n"]
     steps = range(1, len(curves["expected"]) + 1)
@@ -214,7 +214,7 @@ def _best_of_n(summary: dict[str, Any]) -> Any:
                 entry["mean"], color=ORANGE, linewidth=1, linestyle="--" if entry["start"] else "-", label=label
             )
     axes.set(xlabel="trials", ylabel="validation imagination F1", title=summary["preset"])
-    axes.legend(frameon=False, fontsize=8, loc="lower right")
+    figure.legend(frameon=False, fontsize=8, loc="outside lower center", ncols=2)
     return figure
 
 
