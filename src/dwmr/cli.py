@@ -243,6 +243,7 @@ def tune(
     if as_json:
         _print_json(found)
         return
+    _say(tables.tuning_line(found))
     for table in tables.tuning(found):
         out.print(table)
     _say(f"written: {', '.join(map(str, written))}")
@@ -255,6 +256,7 @@ def presets(as_json: AsJson = False) -> None:
         _print_json({name: config.to_dict() for name, config in PRESETS.items()})
         return
     out.print(tables.presets(PRESETS, TUNED))
+    _say("tuned: trials of the search that found the values; –: start values")
     _say(f"Options of --set: {', '.join(option_names())}")
 
 
