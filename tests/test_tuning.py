@@ -242,6 +242,18 @@ def test_time_is_judged_by_what_earlier_work_took():
     assert tuning._Clock(None).left() == float("inf")
 
 
+@pytest.mark.gpu
+def test_on_a_gpu_a_batch_is_one_program_and_goes_on_where_it_was(data, tmp_path, monkeypatch):
+    steps = iter(range(10**6))
+    monkeypatch.setattr(tuning._Clock, "goes_on", lambda self: next(steps) % 5 != 4)
+    calls = 0
+    while not (found := campaign(data, tmp_path / "j", device="cuda"))["finished"]:
+        calls += 1
+    assert calls > 1
+    assert len(found["trials"]) == TRIALS
+    assert {trial["values"]["scheme"] for trial in found["trials"]} == {"two_step", "two_step_st"}
+
+
 def test_trials_that_diverge_are_results(data, tmp_path, monkeypatch):
     monkeypatch.setitem(search_spaces.ALWAYS, "lr", Range(1e-3, 1e30, log=True))
     found = campaign(data, tmp_path / "j", trials=8, settings=SETTINGS | {"epochs": 2})

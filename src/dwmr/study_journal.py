@@ -60,6 +60,7 @@ class Journal:
         _refuse_other_files(path)
         self.work = path.with_name(path.name + ".work")  # locks, and by default the runs in training
         self.work.mkdir(parents=True, exist_ok=True)
+        (self.work / ".gitignore").write_text("*\n")
         lock = _Lock(self.work / "journal.lock")
         with lock:
             _mend(path)
