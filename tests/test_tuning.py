@@ -234,7 +234,7 @@ def test_the_budget_is_kept_and_the_same_call_goes_on(data, whole, tmp_path):
 def test_time_is_judged_by_what_earlier_work_took():
     clock = tuning._Clock(time.monotonic() + 100)
     assert clock.fits(10**9)  # nothing is known yet
-    clock.pace = 1.0
+    clock.trained, clock.training = 10, 10.0
     assert clock.fits(80)
     assert not clock.fits(95)
     clock.scoring = 200.0

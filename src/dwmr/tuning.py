@@ -173,7 +173,8 @@ class _Clock:
 
     def __init__(self, deadline: float | None) -> None:
         self.deadline = deadline
-        self.pace: float | None = None  # seconds an epoch of one run, with its share of everything else
+        self.trained = 0  # epochs of single runs
+        self.training = 0.0  # seconds that they took
         self.scoring = 0.0  # the longest that scoring took
         self.epoch = 0.0  # the longest that passed between two questions
         self.asked: float | None = None
@@ -183,7 +184,8 @@ class _Clock:
 
     def fits(self, run_epochs: int) -> bool:
         """Whether there is time for so many epochs of single runs. The first piece of work is always begun."""
-        return self.left() > (0 if self.pace is None else 1.1 * self.pace * run_epochs)
+        expected = 1.1 * self.training / max(1, self.trained) * run_epochs + self.scoring
+        return self.left() > expected
 
     def goes_on(self) -> bool:
         """Asked before each epoch: is there time for it and for the scoring?"""
@@ -215,10 +217,13 @@ class _Campaign:
             if stage != SEARCH:
                 self._forget_all_but([number for number, _ in wanted] if stage != CONFIRMATION else [])
             while sum(map(is_told, rows_of(study))) < count:
-                if not self.clock.fits(min(self.at_once, count) * (epochs - epochs_behind(self.plan, stage))):
+                size, each = min(self.at_once, count), epochs - epochs_behind(self.plan, stage)
+                while size > 1 and stage != SEARCH and not self.clock.fits(size * each):
+                    size //= 2  # what is searched must not depend on the time, what is left to train may
+                if not self.clock.fits(size * each):
                     log.info("no time for another batch; the same command goes on")
                     return False
-                tasks = self._take(study, wanted)
+                tasks = self._take(study, wanted, size)
                 if not tasks:
                     time.sleep(min(POLL, max(0.0, self.clock.left())))  # other processes are at work on the rest
                     continue
@@ -228,16 +233,16 @@ class _Campaign:
                 self._say(study, count)
         return True
 
-    def _take(self, study: Study, wanted: list[tuple[int, int]]) -> list[_Task]:
+    def _take(self, study: Study, wanted: list[tuple[int, int]], size: int) -> list[_Task]:
         """A batch to work on: what dead processes left, or else new rows; none if all are begun."""
         with self.journal.turn():
-            taken = self.journal.adopt(rows_of(study), self.at_once)
+            taken = self.journal.adopt(rows_of(study), size)
             if not taken:
-                taken = self._open(study, wanted) if wanted else self._ask(study)
+                taken = self._open(study, wanted, size) if wanted else self._ask(study, size)
         params = {row.number: row.params for row in rows_of(self.journal.stage(SEARCH))}
         return [self._task(study, row, params) for row in rows_of(study) if row.number in taken]
 
-    def _ask(self, study: Study) -> list[int]:
+    def _ask(self, study: Study, size: int) -> list[int]:
         """New trials: where the sampler looks next."""
         rows = rows_of(study)
         begun = sum(not is_waiting(row) for row in rows)
@@ -245,16 +250,16 @@ class _Campaign:
             study.enqueue_trial(values_of(self.plan.base, self.plan.space), user_attrs={"start": True})
         study.sampler = sampler(derived_seed(self.plan.seed, "sampler", begun), STARTUP)
         space = distributions(self.plan.space)
-        return [self.journal.begin(study, space) for _ in range(min(self.at_once, self.plan.trials - begun))]
+        return [self.journal.begin(study, space) for _ in range(min(size, self.plan.trials - begun))]
 
-    def _open(self, study: Study, wanted: list[tuple[int, int]]) -> list[int]:
+    def _open(self, study: Study, wanted: list[tuple[int, int]], size: int) -> list[int]:
         """Rows of a later stage, in the order wanted."""
         there = {(row.user_attrs["of"], row.user_attrs["seed"]) for row in rows_of(study)}
         for number, seed in wanted:
             if (number, seed) not in there:
                 study.enqueue_trial({}, user_attrs={"of": number, "seed": seed})
         waiting = sum(map(is_waiting, rows_of(study)))
-        return [self.journal.begin(study, {}) for _ in range(min(self.at_once, waiting))]
+        return [self.journal.begin(study, {}) for _ in range(min(size, waiting))]
 
     def _task(self, study: Study, row: FrozenTrial, params: dict[int, dict[str, Any]]) -> _Task:
         number = row.user_attrs.get("of", row.number)
@@ -302,8 +307,8 @@ class _Campaign:
         scores = iter(imagination_scores(models, train=self.train, test=self.val) if models else [])
         ended = time.monotonic()
         self.clock.scoring = max(self.clock.scoring, ended - scoring)
-        if trained:
-            self.clock.pace = (ended - started) / trained
+        self.clock.trained += trained
+        self.clock.training += scoring - started
         for task, result in zip(group, results):
             found: dict[str, float] | str
             if isinstance(result, TrainingDiverged):
