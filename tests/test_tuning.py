@@ -18,9 +18,8 @@ from dwmr.evaluation import imagination_scores, probes
 from dwmr.halving import survivors
 from dwmr.presets import start_values
 from dwmr.search_spaces import Range, options
-from dwmr.study_journal import Journal, distributions, is_told, rows_of
+from dwmr.study_journal import Journal, is_told, rows_of
 from dwmr.tuning import tune
-from dwmr.tuning_plan import SEARCH
 from dwmr.tuning_report import code_version, save, write_preset
 
 SOURCE = str(Path(dwmr.__file__).parents[1])
@@ -376,33 +375,9 @@ def test_a_file_that_is_no_journal_is_left_alone(data, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["notes"]
 
 
-# The journal
-
-
 def test_a_line_cut_off_by_a_crash_is_dropped(data, whole, tmp_path):
     journal = tmp_path / "j"
     content = whole[0].read_bytes()
     journal.write_bytes(content + b'{"op_code":6,"work')
     assert without_times(campaign(data, journal)) == without_times(whole[1])
     assert journal.read_bytes() == content
-
-
-def test_rows_of_a_dead_worker_are_adopted_and_half_asked_ones_given_up(tmp_path):
-    space = distributions({"lr": Range(1e-4, 1e-2, log=True)})
-    dead, living = Journal(tmp_path / "j"), Journal(tmp_path / "j")
-    taken = dead.begin(dead.stage(SEARCH), space)
-    dead.stage(SEARCH).ask(space)  # and killed before it was claimed
-    stage = living.stage(SEARCH)
-    assert living.adopt(rows_of(stage)[:1], 5) == []  # its worker lives
-    dead.close(finished=False)
-    assert living.adopt(rows_of(stage), 5) == [taken]
-    assert [row.number for row in rows_of(stage)] == [taken]
-    living.close(finished=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["j"]
-
-
-def test_without_optuna_it_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    monkeypatch.delitem(sys.modules, "dwmr.study_journal")
-    with pytest.raises(InputError, match=r"pip install 'dwmr\[tune\]'"):
-        __import__("dwmr.study_journal")
