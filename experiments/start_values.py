@@ -23,6 +23,7 @@ import torch
 import dwmr
 from dwmr.data.collect import collect_benchmark
 from dwmr.files import atomic_write_json, cache_folder
+from dwmr.presets import start_values
 
 PRESETS = ("8puzzle/dwmr", "iceslider/dwmr")
 SEEDS = (0, 1, 2)
@@ -42,7 +43,7 @@ def one_run(preset: str, seed: int, device: str) -> dict[str, Any]:
     splits = dwmr.load_splits(data_of(preset))
     assert splits.test is not None
     started = time.perf_counter()
-    config = dwmr.preset(preset)
+    config = start_values(preset)
     # The reference path, so that the figures do not move when the fast one does.
     run = dwmr.train(config, train=splits.train, val=splits.val, seed=seed, device=device, fast="off", progress=False)
     trained = time.perf_counter()

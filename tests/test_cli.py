@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import dwmr
+from dwmr.checkpoint import read_info
 from dwmr.cli import main
 from dwmr.presets import PRESETS
 
@@ -116,6 +117,41 @@ def test_a_lone_npz_trains_without_validation(cli, data, tmp_path):
     assert json.loads(out)["codes"]["bits"] == 64
 
 
+@pytest.mark.filterwarnings("ignore:.*bits never changed:RuntimeWarning")
+def test_tune_then_train_with_what_was_chosen(cli, data, tmp_path, monkeypatch):
+    monkeypatch.setattr("dwmr.evaluation.probes.MIN_UPDATES", 1)
+    monkeypatch.setattr("dwmr.halving.CONFIRMED", 1)
+    monkeypatch.setattr("dwmr.tuning_report.PACKAGE", tmp_path / "package")
+    words = ["tune", "iceslider/dwmr", "--data", data, "--storage", tmp_path / "s.journal", "--trials", 2, *SMALL]
+    status, out, err = cli(*words, "--set", "triplets=50", "--write-preset")
+    assert status == 0
+    assert "2 trials told, finished" in out
+    assert "Chosen: trial" in out
+    assert "search 2/2" in err
+    status, out, _ = cli(*words, "--set", "triplets=50", "--json")
+    assert status == 0
+    found = json.loads(out)
+    assert found == json.loads((tmp_path / "s.json").read_text())
+    written = tmp_path / "package" / "tuned" / "iceslider" / "dwmr.json"
+    assert json.loads(written.read_text())["values"] == found["chosen"]["values"]
+    for place in (written, tmp_path / "s.json"):
+        run = tmp_path / f"run-{place.parent.name}"
+        status, _, _ = cli("train", "iceslider/dwmr", "--data", data, "--out", run, "--config", place, *SMALL)
+        assert status == 0
+        assert read_info(run).config.hyper.lr == found["chosen"]["values"]["lr"]
+    (tmp_path / "list.json").write_text("[1]")
+    status, _, err = cli("train", "iceslider/dwmr", "--out", tmp_path / "x", "--config", tmp_path / "list.json")
+    assert status == 2
+    assert "holds no values" in err
+
+
+def test_presets_say_which_are_tuned(cli, monkeypatch):
+    monkeypatch.setattr("dwmr.cli.TUNED", {"8puzzle/ae": {"provenance": {"trials": 77}}})
+    _, out, _ = cli("presets")
+    (line,) = [line for line in out.splitlines() if " 77" in line]
+    assert "8puzzle/ae" in line
+
+
 def test_presets_are_listed(cli):
     _, out, _ = cli("presets", "--json")
     assert set(json.loads(out)) == set(PRESETS)
@@ -124,7 +160,7 @@ def test_presets_are_listed(cli):
     assert all(name in out for name in PRESETS)
 
 
-@pytest.mark.parametrize("command", ["collect", "train", "evaluate", "presets"])
+@pytest.mark.parametrize("command", ["collect", "train", "evaluate", "tune", "presets"])
 def test_help_has_an_example(cli, command):
     status, out, _ = cli(command, "--help")
     assert status == 0
@@ -175,6 +211,19 @@ BAD = [
     (["train", "iceslider/dwmr", "--out", "x", "--seeds", "a-b"], "0-9"),
     (["train", "generic/dwmr", "--out", "x"], "--data"),
     (["evaluate", "nowhere"], "not a run folder"),
+    (["tune", "iceslider/dwmr"], "--storage"),
+    (["tune", "iceslider/dwmrr", "--storage", "j"], "iceslider/dwmr"),
+    (["tune", "iceslider/dwmr", "--storage", "j.json"], "journal file"),
+    (["tune", "iceslider/dwmr", "--storage", "."], "journal file"),
+    (["tune", "iceslider/dwmr", "--storage", "j", "--trials", "0"], "--trials"),
+    (["tune", "iceslider/dwmr", "--storage", "j", "--budget", "0"], "budget"),
+    (["tune", "iceslider/dwmr", "--storage", "j", "--at-once", "0"], "--at-once"),
+    (["tune", "iceslider/dwmr", "--storage", "j", "--set", "lrr=1"], "'lr'"),
+    (["tune", "iceslider/dwmr", "--storage", "j", "--set", "bits=8"], "8 bits"),
+    (["tune", "iceslider/dwmr", "--storage", "j", "--device", "gpu"], "gpu"),
+    (["tune", "iceslider/dwmr", "--storage", "j", "--data", "nowhere"], "nowhere does not exist"),
+    (["tune", "generic/dwmr", "--storage", "j"], "--data"),
+    (["train", "iceslider/dwmr", "--out", "x", "--config", "absent.json"], "absent.json"),
     (["collect", "icesliderr", "--out", "x"], "iceslider"),
     (["collect", "--out", "x"], "name a benchmark"),
     (["collect", "--env", "dwmr/IceSlider-v0", "--out", "x"], "--transitions"),

@@ -5,7 +5,8 @@ import pytest
 from dwmr import preset
 from dwmr.errors import InputError
 from dwmr.objectives import OBJECTIVES
-from dwmr.presets import PRESETS
+from dwmr.presets import PRESETS, START_VALUES, TUNED, start_values
+from dwmr.search_spaces import search_space, values_of
 
 MODELS = ["ae", "beta-vae", "deepcubeai", "dwmr", "dwmr+ae", "dwmr+beta-vae"]
 PAPER = [
@@ -29,7 +30,7 @@ def test_a_preset_knows_its_name(name):
 
 @pytest.mark.parametrize("name", PAPER)
 def test_the_papers_settings(name):
-    config = preset(name)
+    config = start_values(name)
     puzzle = name.startswith("8puzzle")
     assert (config.bits, config.epochs, config.batch_size) == ((64, 40, 256) if puzzle else (192, 20, 256))
     assert config.standardize == puzzle
@@ -37,6 +38,21 @@ def test_the_papers_settings(name):
     assert config.hyper.pred == 1
     assert config.triplets == 0
     assert set(vars(config.factors).values()) == {1.0}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_tuning_moves_only_what_is_searched(name):
+    space = search_space(*name.split("/"))
+    moved = values_of(preset(name), space)
+    assert start_values(name).replace(**(TUNED[name]["values"] if name in TUNED else {})) == preset(name)
+    assert name in TUNED or moved == values_of(start_values(name), space)
+    assert preset(name).structure() == start_values(name).replace(scheme=preset(name).scheme).structure()
+
+
+def test_start_values_of_an_unknown_name():
+    assert set(START_VALUES) == set(PRESETS)
+    with pytest.raises(InputError, match="unknown preset 'iceslider/dwm'"):
+        start_values("iceslider/dwm")
 
 
 def test_other_values_where_given():

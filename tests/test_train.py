@@ -187,6 +187,23 @@ def test_resume_refuses_other_data(tiny, tmp_path):
         train(TINY, train=tiny[:48], out=tmp_path / "run", resume=True)
 
 
+def test_a_run_told_not_to_proceed_ends_there_and_can_be_resumed(tiny, tmp_path):
+    asked = []
+
+    def proceed(runs):
+        asked.append(runs)
+        return len(asked) <= 3
+
+    folders = [tmp_path / "a", tmp_path / "b"]
+    config = TINY.replace(epochs=3)
+    runs = dwmr.train_many(config, train=tiny, seeds=[0, 1], outs=folders, device="cpu", proceed=proceed)
+    assert [len(run.metrics) for run in runs] == [3, 0]
+    assert asked == [1, 1, 1, 1]
+    dwmr.train_many(config, train=tiny, seeds=[0, 1], outs=folders, device="cpu", resume=True)
+    train(config, train=tiny, out=tmp_path / "whole", seed=1, device="cpu")
+    assert checkpoint_of(folders[1]) == checkpoint_of(tmp_path / "whole")
+
+
 CHILD = """
 import sys, torch
 torch.set_num_threads(1)

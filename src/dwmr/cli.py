@@ -15,12 +15,12 @@ from rich.console import Console
 import dwmr
 from dwmr import tables
 from dwmr.checkpoint import RUN, read_info
-from dwmr.config import Config, option_names, parse_option
+from dwmr.config import option_names, parse_option
 from dwmr.data import collect as benchmarks
 from dwmr.data.digits import DigitsUnavailable
 from dwmr.errors import InputError, TrainingDiverged, unknown
 from dwmr.evaluation import examine
-from dwmr.presets import PRESETS, preset
+from dwmr.presets import PRESETS, TUNED, preset
 from dwmr.reproduce import campaign, claims, render
 from dwmr.reproduce.cells import find_table, table_names
 from dwmr.reproduce.page import write_page, write_table
@@ -104,6 +104,7 @@ def train(
     data: Annotated[Path | None, typer.Option(help="Data folder or .npz; by default the preset's benchmark.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the folder's last checkpoint.")] = False,
     settings: Annotated[list[str] | None, typer.Option("--set", help="name=value, as often as wanted.")] = None,
+    values: Annotated[Path | None, typer.Option("--config", help="JSON with values, such as a tuned preset.")] = None,
     seed: Seed = 0,
     seeds: Annotated[str | None, typer.Option(help="Several runs, such as 0-9 or 1,4,7: RUN/seed-N each.")] = None,
     fast: Annotated[str, typer.Option(help="auto, or off for the plain path.")] = "auto",
@@ -112,7 +113,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a world model; RUN can be loaded at any moment, and resumed after a kill."""
-    config = _configured(name, settings or [])
+    config = preset(name).replace(**_values_in(values) | _parse_settings(settings or []))
     check_choices(config, tensorboard=tensorboard, fast=fast)
     resolve_device(device)
     if seeds is not None and seed:
@@ -199,6 +200,62 @@ def evaluate(
 
 @app.command(
     epilog=example(
+        "dwmr tune iceslider/dwmr --trials 64 --storage studies/ice.journal",
+        "dwmr tune 8puzzle/dwmr --storage p.journal --budget 600",
+        "dwmr tune generic/dwmr --data mine/ --storage mine.journal --set bits=32 --set epochs=10",
+    )
+)
+def tune(
+    name: Annotated[str, typer.Argument(metavar="PRESET", help="benchmark/model; `dwmr presets` lists them.")],
+    storage: Annotated[Path, typer.Option(help="Journal file of the study; if it is there, the study goes on.")],
+    trials: Annotated[int, typer.Option(help="Configurations to try.", min=1)] = 64,
+    data: Annotated[Path | None, typer.Option(help="Data folder; by default the preset's benchmark.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="name=value: fixed, and so not searched; as often as wanted.")
+    ] = None,
+    budget: Annotated[float | None, typer.Option(help="End in order before so many seconds, to go on later.")] = None,
+    at_once: Annotated[int, typer.Option(help="Trials asked for, and on a GPU trained, at once.", min=1)] = 16,
+    scratch: Annotated[Path | None, typer.Option(help="Where runs in training are kept; beside the journal.")] = None,
+    write_preset: Annotated[
+        bool, typer.Option("--write-preset", help="Make what was chosen the package's preset of that name.")
+    ] = False,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Search hyperparameters: random, then learning from the scores; the best are trained longer, and again."""
+    from dwmr import tuning, tuning_report
+
+    fixed = _parse_settings(settings or [])
+    tuning.prepare(name, fixed, storage, trials=trials, at_once=at_once, budget=budget)
+    resolve_device(device)
+    splits = _load_data(data, preset(name).benchmark)
+    found = tuning.tune(
+        name,
+        splits,
+        storage,
+        trials=trials,
+        seed=seed,
+        settings=fixed,
+        device=device,
+        at_once=at_once,
+        budget=budget,
+        scratch=scratch,
+    )
+    written = tuning_report.save(found, storage)
+    if write_preset and found["finished"]:
+        written.append(tuning_report.write_preset(found))
+    if as_json:
+        _print_json(found)
+        return
+    _say(tables.tuning_line(found))
+    for table in tables.tuning(found):
+        out.print(table)
+    _say(f"written: {', '.join(map(str, written))}")
+
+
+@app.command(
+    epilog=example(
         "dwmr reproduce table1 --plan",
         "dwmr reproduce table1 --only dwmr,8puzzle --runs 3",
         "dwmr reproduce table2 --budget 540",
@@ -271,7 +328,8 @@ def presets(as_json: AsJson = False) -> None:
     if as_json:
         _print_json({name: config.to_dict() for name, config in PRESETS.items()})
         return
-    out.print(tables.presets(PRESETS))
+    out.print(tables.presets(PRESETS, TUNED))
+    _say("tuned: trials of the search that found the values; –: start values")
     _say(f"Options of --set: {', '.join(option_names())}")
 
 
@@ -329,12 +387,24 @@ def _show_warning(message: Warning | str, *details: Any, **more: Any) -> None:
     err.print(f"warning: {message}", markup=False, soft_wrap=True)
 
 
-def _configured(name: str, settings: list[str]) -> Config:
+def _parse_settings(settings: list[str]) -> dict[str, Any]:
     values = dict(parse_option(setting) for setting in settings)
     fixed = {"benchmark", "model"} & set(values)
     if fixed:
         raise InputError(f"{' and '.join(sorted(fixed))} come with the preset's name, not with --set")
-    return preset(name).replace(**values)
+    return values
+
+
+def _values_in(path: Path | None) -> dict[str, Any]:
+    """The values of a JSON file as `dwmr tune` writes it: by option, alone or under "values" (or "chosen")."""
+    if path is None:
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        found = found.get("chosen") or found
+        return dict(found.get("values", found))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} holds no values of options: {error}") from error
 
 
 def _parse_seeds(text: str) -> list[int]:

@@ -1,11 +1,14 @@
 """Named configurations: ``benchmark/model``.
 
-The faithful presets follow the paper's networks and settings. Its hyperparameters are not published; these are
-start values, the same for every model of a benchmark where they share a term.
+The faithful presets follow the paper's networks and settings. Its hyperparameters are not published. Here are start
+values, the same for every model of a benchmark where they share a term; what `dwmr tune` found for a preset lies in
+``tuned/benchmark/model.json`` with its provenance, and takes their place.
 """
 
 from __future__ import annotations
 
+import json
+from importlib import resources
 from typing import Any
 
 from dwmr.config import Config
@@ -55,7 +58,7 @@ BENCHMARKS: dict[str, dict[str, Any]] = {
     "generic": _GENERIC,
 }
 
-PRESETS: dict[str, Config] = {
+START_VALUES: dict[str, Config] = {
     f"{benchmark}/{model}": Config().replace(
         benchmark=benchmark, model=model, **({"scheme": objective.scheme} if objective.scheme else {}), **values
     )
@@ -64,8 +67,30 @@ PRESETS: dict[str, Config] = {
 }
 
 
+def _tuned(name: str) -> dict[str, Any] | None:
+    file = resources.files("dwmr").joinpath("tuned", *f"{name}.json".split("/"))
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+
+
+# {"values": by option, "provenance": trials, seeds, code version, …} of each preset that was tuned.
+TUNED: dict[str, dict[str, Any]] = {name: found for name in START_VALUES if (found := _tuned(name)) is not None}
+
+PRESETS: dict[str, Config] = {
+    name: start.replace(**TUNED[name]["values"]) if name in TUNED else start for name, start in START_VALUES.items()
+}
+
+
 def preset(name: str, **values: Any) -> Config:
     """The preset of that name, with other values where given: ``preset("8puzzle/dwmr", epochs=5)``."""
-    if name not in PRESETS:
-        raise unknown("preset", name, PRESETS)
-    return PRESETS[name].replace(**values)
+    return _find(PRESETS, name).replace(**values)
+
+
+def start_values(name: str) -> Config:
+    """The preset of that name as it was before any tuning."""
+    return _find(START_VALUES, name)
+
+
+def _find(configs: dict[str, Config], name: str) -> Config:
+    if name not in configs:
+        raise unknown("preset", name, configs)
+    return configs[name]

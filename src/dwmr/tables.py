@@ -12,6 +12,7 @@ from dwmr.config import Config
 from dwmr.reproduce.campaign import Planned
 from dwmr.reproduce.render import Grid
 
+MOST_TRIALS = 10  # shown of a tuning campaign
 SCORES = {
     "f1": "F1",
     "f1_true_labels": "F1, true labels",
@@ -41,20 +42,19 @@ def evaluation(figures: dict[str, Any]) -> list[Table]:
     return [*found, health]
 
 
-def presets(configs: dict[str, Config]) -> Table:
-    """The presets, with the values that differ most between them."""
+def presets(configs: dict[str, Config], tuned: dict[str, dict[str, Any]]) -> Table:
+    """The presets, with a few of their values and the trials they were tuned with."""
     rows = {
         name: {
             "bits": config.bits,
             "epochs": config.epochs,
-            "lr": f"{config.hyper.lr:g}",
-            "tau": f"{config.hyper.tau:g}",
-            "gamma": f"{config.hyper.gamma:g}",
-            "window": f"{config.hyper.low:g}–{config.hyper.high:g}",
+            "lr": _significant(config.hyper.lr),
+            "tau": _significant(config.hyper.tau),
+            "tuned": tuned[name]["provenance"]["trials"] if name in tuned else None,
         }
         for name, config in configs.items()
     }
-    columns = {name: name for name in ("bits", "epochs", "lr", "tau", "gamma", "window")}
+    columns = {name: name for name in ("bits", "epochs", "lr", "tau", "tuned")}
     return _table("Presets", columns, rows, first="preset")
 
 
@@ -85,6 +85,41 @@ def duration(seconds: float | None) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def tuning(found: dict[str, Any]) -> list[Table]:
+    """The best trials of a campaign by how far they came, its confirmations, and what it chose."""
+    epochs = {str(epoch): f"epoch {epoch}" for epoch in sorted(set(found["stages"].values()))}
+    best = sorted(found["trials"], key=_how_far, reverse=True)[:MOST_TRIALS]
+    rows = {_trial(trial): {epoch: score["imagination"] for epoch, score in trial["scores"].items()} for trial in best}
+    shown = [_table("Best trials", epochs, rows, first="trial")]
+    if found["confirmations"]:
+        rows = {_trial(entry): {name: entry[name] for name in ("mean", "std")} for entry in found["confirmations"]}
+        shown.append(_table("Fresh seeds", {"mean": "mean", "std": "std"}, rows, first="trial"))
+    if found["chosen"]:
+        values = {name: {"value": _significant(value)} for name, value in found["chosen"]["values"].items()}
+        shown.append(_table(f"Chosen: trial {found['chosen']['trial']}", {"value": ""}, values))
+    return shown
+
+
+def tuning_line(found: dict[str, Any]) -> str:
+    """How far a campaign is."""
+    told = sum(trial["state"] != "running" for trial in found["trials"])
+    state = "finished" if found["finished"] else "the same command goes on"
+    return f"{found['preset']}: {told} trials told, {state}; scores are validation imagination F1"
+
+
+def _how_far(trial: dict[str, Any]) -> tuple[int, float]:
+    scores = list(trial["scores"].values())
+    return len(scores), scores[-1]["imagination"] if scores else 0.0
+
+
+def _trial(entry: dict[str, Any]) -> str:
+    return f"{entry['trial']} (start values)" if entry["start"] else str(entry["trial"])
+
+
+def _significant(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def last_epoch(metrics: list[dict[str, Any]]) -> str:

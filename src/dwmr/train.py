@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import operator
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -134,12 +134,14 @@ def train_many(
     fast: str = "auto",
     tensorboard: bool = False,
     progress: bool | None = None,
+    proceed: Callable[[int], bool] | None = None,
 ) -> list[Run | TrainingDiverged]:
     """Train several runs on the same data: one configuration, or one for each seed.
 
     Configurations may differ in their hyperparameters and schedules, not in networks, objective, scheme or length. On a
     GPU all runs are one program. Each result is what `train` would have given; a run that diverges is reported in its
-    place and harms no other.
+    place and harms no other. ``proceed(runs)`` is asked before each epoch of so many runs; where it says no, they
+    end there, and their folders can be resumed.
     """
     configs = [config] * len(seeds) if isinstance(config, Config) else list(config)
     folders = list(outs) if outs is not None else [None] * len(seeds)
@@ -161,6 +163,7 @@ def train_many(
         fast=fast,
         tensorboard=tensorboard,
         progress=progress,
+        proceed=proceed,
     )
 
 
@@ -178,6 +181,7 @@ def _train_all(
     fast: str,
     tensorboard: bool,
     progress: bool | None,
+    proceed: Callable[[int], bool] | None = None,
 ) -> list[Run | TrainingDiverged]:
     where = resolve_device(device)
     configs = [_with_own_parts(config, own, train) for config in configs]
@@ -228,7 +232,7 @@ def _train_all(
         group = [member for member in members if member.done == done]
         for batch in [group] if together else [[member] for member in group]:
             if done < batch[0].config.epochs:
-                _train_group(batch, family, scheme, train, val, where, fast, together, writer, progress)
+                _train_group(batch, family, scheme, train, val, where, fast, together, writer, progress, proceed)
     for member in members:
         member.learner.model.to(where).eval()
     return [
@@ -270,8 +274,9 @@ def _train_group(
     together: bool,
     writer: Any,
     progress: bool | None,
+    proceed: Callable[[int], bool] | None,
 ) -> None:
-    """Train runs that have the same epochs behind them to the end."""
+    """Train runs that have the same epochs behind them to the end, or until told not to proceed."""
     config, done = members[0].config, members[0].done
     engine = _engine(members, family, scheme, train, where, fast, together)
     log.info("%s", engine.description)
@@ -287,6 +292,8 @@ def _train_group(
         ahead = stack.enter_context(ThreadPoolExecutor(1))
         drawn = ahead.submit(_plans, members, family, done, len(train))
         for epoch in range(done, config.epochs):
+            if proceed is not None and not proceed(len(members)):
+                return
             started = time.perf_counter()
             values = [values_at(member.config, epoch) for member in members]
             plans = drawn.result()

@@ -8,7 +8,7 @@ import pytest
 
 import dwmr
 from dwmr import InputError, Transitions, evaluate
-from dwmr.evaluation import examine
+from dwmr.evaluation import examine, imagination_scores
 from tests.evaluation.ring import PLACES, RIGHT, Stay, draw, ring_model, ring_rollouts, ring_transitions
 
 SCORES = {"f1", "f1_true_labels", "accuracy", "board_accuracy", "changed_cells_f1"}
@@ -104,3 +104,24 @@ def test_data_of_another_shape_is_refused():
 def test_without_labels_in_the_test_split_the_label_free_part_stands_alone():
     figures = evaluate(ring_model(), train=ring_transitions(), test=ring_transitions(labels=False))
     assert set(figures) == {"codes"}
+
+
+def test_the_scores_to_choose_by_are_those_of_evaluate():
+    data = ring_transitions()
+    models = [ring_model(), ring_model(Stay())]
+    for model, found in zip(models, imagination_scores(models, train=data, test=data[:100])):
+        report = evaluate(model, train=data, test=data[:100])
+        assert found == pytest.approx(
+            {
+                "encoding": report["encoding"]["f1"],
+                "imagination": report["imagination"]["f1"],
+                "true_labels": report["imagination"]["f1_true_labels"],
+                "exact_next": report["codes"]["exact_next"],
+            }
+        )
+
+
+def test_choosing_needs_labels():
+    data = ring_transitions(labels=False)
+    with pytest.raises(InputError, match="needs labels"):
+        imagination_scores([ring_model()], train=data, test=data)

@@ -1,0 +1,148 @@
+"""What tuning searches, as plain data: for each benchmark family and model a range or a few choices by name.
+
+The ranges are those of the paper's authors, but for τ, which is searched up to 0.98 (they stopped at 0.93, below the
+start value of IceSlider). The weight of the prediction is 1 always, as in the paper; only its schedule is searched.
+A dimension is an option of a configuration, or several that share one value: `SHARED`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dwmr.config import Config
+from dwmr.errors import InputError
+from dwmr.objectives import OBJECTIVES
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from ``low`` to ``high``, evenly, or evenly in their logarithm; ``whole`` ones alone."""
+
+    low: float
+    high: float
+    log: bool = False
+    whole: bool = False
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, int | float) and self.low <= value <= self.high and (not self.whole or value % 1 == 0)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return self.low, self.high
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few values."""
+
+    values: tuple[str, ...]
+
+    def __contains__(self, value: object) -> bool:
+        return value in self.values
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        return self.values[0], self.values[-1]
+
+
+Dimension = Range | Choice
+Space = dict[str, Dimension]
+
+SHARED: dict[str, tuple[str, ...]] = {"reg_factor": ("var_factor", "cor_factor", "cos_factor")}
+
+ALWAYS: Space = {
+    "lr": Range(1e-4, 5e-3, log=True),
+    "lr_factor": Range(0.97, 1.03),
+    "pred_factor": Range(1.0, 1.1),
+}
+
+# A model that is trained with one scheme alone (DeepCubeAI's joint step) has no target network either.
+FREE_SCHEME: Space = {
+    "scheme": Choice(("two_step", "two_step_st")),
+    "tau": Range(0.66, 0.98),
+    "tau_factor": Range(0.97, 1.03),
+}
+
+# What a loss term brings along.
+OF_TERM: dict[str, Space] = {
+    "var": {"var": Range(0.2, 10, log=True), "gamma": Range(0.26, 0.44), "reg_factor": Range(0.97, 1.03)},
+    "cor": {"cor": Range(0.2, 10, log=True)},
+    "cos": {"cos": Range(0.2, 10, log=True)},
+    "loc": {"loc": Range(0.2, 10, log=True), "loc_factor": Range(0.96, 1.0)},
+    "rec": {"rec": Range(0.2, 100, log=True), "rec_factor": Range(0.9, 1.0)},
+    "kl": {"kl": Range(0.01, 1, log=True)},
+}
+
+NOISE: Space = {"noise": Range(0.0, 2.0)}
+
+# The window of bits that an action should flip, for models with the term loc; noise changes nothing about it.
+WINDOW: dict[str, Space] = {
+    "8puzzle": {"low": Range(2, 4, whole=True), "high": Range(8, 12, whole=True)},
+    "iceslider": {"high": Range(3, 9, whole=True)},
+    "generic": {"low": Range(0, 3, whole=True), "high": Range(4, 12, whole=True)},
+}
+
+
+def search_space(benchmark: str, model: str) -> Space:
+    """The dimensions of one model on one benchmark: only those that reach its loss."""
+    objective = OBJECTIVES[model]
+    space = dict(ALWAYS)
+    if objective.scheme is None:
+        space |= FREE_SCHEME
+    for term in objective.terms:
+        space |= OF_TERM.get(term, {})
+    if "loc" in objective.terms:
+        space |= WINDOW[benchmark.removesuffix("-noisy")]
+    if objective.noise:
+        space |= NOISE
+    return space
+
+
+def without(space: Space, fixed: Iterable[str]) -> Space:
+    """The space without the dimensions that move an option named in ``fixed``."""
+    fixed = set(fixed)
+    return {name: dimension for name, dimension in space.items() if not fixed & {name, *options_of(name)}}
+
+
+def options_of(name: str) -> tuple[str, ...]:
+    """The options of a configuration that a dimension moves."""
+    return SHARED.get(name, (name,))
+
+
+def options(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by dimension as values by option, as `Config.replace` takes them."""
+    return {option: value for name, value in values.items() for option in options_of(name)}
+
+
+def as_data(space: Space) -> dict[str, Any]:
+    """The space as JSON holds it: [low, high, "log" or "whole"] of a range, the values of a choice."""
+    found: dict[str, Any] = {}
+    for name, dimension in space.items():
+        if isinstance(dimension, Choice):
+            found[name] = list(dimension.values)
+        else:
+            kind = (["log"] if dimension.log else []) + (["whole"] if dimension.whole else [])
+            found[name] = [dimension.low, dimension.high, *kind]
+    return found
+
+
+def values_of(config: Config, space: Space) -> dict[str, Any]:
+    """Where a configuration lies in the space.
+
+    Raises:
+        InputError: it lies outside.
+    """
+    flat = config.flat()
+    values = {name: flat[options_of(name)[0]] for name in space}
+    for name, dimension in space.items():
+        if values[name] not in dimension or any(flat[option] != values[name] for option in options_of(name)):
+            raise InputError(f"{config.name} begins with {name} = {values[name]}, outside its search space {dimension}")
+    return values
+
+
+def check_space(config: Config, space: Space) -> None:
+    """Refuse a space with a corner that is no configuration, such as a window wider than the code."""
+    for end in (0, 1):
+        config.replace(**options({name: dimension.ends[end] for name, dimension in space.items()}))

@@ -1,0 +1,114 @@
+"""The search spaces: every point of them is a configuration that can be trained."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dwmr.errors import InputError
+from dwmr.objectives import OBJECTIVES
+from dwmr.presets import START_VALUES, start_values
+from dwmr.search_spaces import (
+    Choice,
+    Dimension,
+    Range,
+    as_data,
+    check_space,
+    options,
+    options_of,
+    search_space,
+    values_of,
+    without,
+)
+from dwmr.train import check_choices
+
+NAMES = list(START_VALUES)
+
+
+def space_of(name: str) -> dict[str, Dimension]:
+    return search_space(*name.split("/"))
+
+
+def points(name: str) -> st.SearchStrategy[dict[str, object]]:
+    """Any point, the corners among them."""
+
+    def along(dimension: Dimension) -> st.SearchStrategy[object]:
+        if isinstance(dimension, Choice):
+            return st.sampled_from(dimension.values)
+        if dimension.whole:
+            return st.integers(int(dimension.low), int(dimension.high))
+        return st.floats(dimension.low, dimension.high)
+
+    return st.fixed_dictionaries({key: along(dimension) for key, dimension in space_of(name).items()})
+
+
+@given(st.sampled_from(NAMES).flatmap(lambda name: st.tuples(st.just(name), points(name))))
+def test_every_point_is_a_valid_configuration(drawn):
+    name, values = drawn
+    config = start_values(name).replace(**options(values))
+    check_choices(config)
+    assert values_of(config, space_of(name)) == values
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_ends_of_every_range_are_valid_and_the_start_lies_within(name):
+    config, space = start_values(name), space_of(name)
+    check_space(config, space)
+    assert config.replace(**options(values_of(config, space))) == config
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_what_reaches_the_loss_is_searched(name):
+    config, space = start_values(name), space_of(name)
+    objective = OBJECTIVES[config.model]
+    weights = {"var", "cor", "cos", "loc", "rec", "kl"}
+    assert weights & set(space) == weights & set(objective.terms)
+    assert ("noise" in space) == objective.noise
+    assert ("gamma" in space) == ("var" in objective.terms)
+    assert ("high" in space) == ("loc" in objective.terms)
+    assert "pred" not in space
+    assert ({"scheme", "tau", "tau_factor"} <= set(space)) == (config.model != "deepcubeai")
+
+
+def test_the_schedules_of_the_regularizers_share_a_factor():
+    assert options_of("reg_factor") == ("var_factor", "cor_factor", "cos_factor")
+    assert options({"reg_factor": 0.98, "lr": 1e-3}) == {
+        "var_factor": 0.98,
+        "cor_factor": 0.98,
+        "cos_factor": 0.98,
+        "lr": 1e-3,
+    }
+
+
+def test_noise_does_not_change_the_space():
+    for model in OBJECTIVES:
+        assert space_of(f"8puzzle/{model}") == space_of(f"8puzzle-noisy/{model}")
+        assert space_of(f"iceslider/{model}") == space_of(f"iceslider-noisy/{model}")
+
+
+def test_the_windows_of_the_two_benchmarks():
+    puzzle, ice = space_of("8puzzle/dwmr"), space_of("iceslider/dwmr")
+    assert (puzzle["low"], puzzle["high"]) == (Range(2, 4, whole=True), Range(8, 12, whole=True))
+    assert ice["high"] == Range(3, 9, whole=True)
+    assert "low" not in ice
+    assert start_values("iceslider/dwmr").hyper.low == 0
+
+
+def test_what_is_fixed_is_not_searched():
+    space = space_of("8puzzle/dwmr")
+    assert set(space) - set(without(space, ["lr", "cos_factor", "epochs"])) == {"lr", "reg_factor"}
+
+
+def test_a_start_outside_is_refused():
+    config = start_values("8puzzle/dwmr").replace(lr=1.0)
+    with pytest.raises(InputError, match=r"8puzzle/dwmr begins with lr = 1.0, outside its search space"):
+        values_of(config, space_of("8puzzle/dwmr"))
+
+
+def test_a_corner_that_cannot_work_is_refused():
+    with pytest.raises(InputError, match="within the 8 bits"):
+        check_space(start_values("generic/dwmr").replace(bits=8, high=6), space_of("generic/dwmr"))
+
+
+def test_a_space_as_data():
+    space = {"a": Range(0.1, 1, log=True), "b": Range(1, 3, whole=True), "c": Choice(("x", "y"))}
+    assert as_data(space) == {"a": [0.1, 1, "log"], "b": [1, 3, "whole"], "c": ["x", "y"]}

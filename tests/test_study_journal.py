@@ -1,0 +1,32 @@
+"""The journal of a study: whose row is whose, when processes come and go."""
+
+import sys
+
+import pytest
+
+from dwmr.errors import InputError
+from dwmr.search_spaces import Range
+from dwmr.study_journal import Journal, distributions, rows_of
+
+SEARCH = "search"
+
+
+def test_rows_of_a_dead_worker_are_adopted_and_half_asked_ones_given_up(tmp_path):
+    space = distributions({"lr": Range(1e-4, 1e-2, log=True)})
+    dead, living = Journal(tmp_path / "j"), Journal(tmp_path / "j")
+    taken = dead.begin(dead.stage(SEARCH), space)
+    dead.stage(SEARCH).ask(space)  # and killed before it was claimed
+    stage = living.stage(SEARCH)
+    assert living.adopt(rows_of(stage)[:1], 5) == []  # its worker lives
+    dead.close(finished=False)
+    assert living.adopt(rows_of(stage), 5) == [taken]
+    assert [row.number for row in rows_of(stage)] == [taken]
+    living.close(finished=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["j"]
+
+
+def test_without_optuna_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    monkeypatch.delitem(sys.modules, "dwmr.study_journal")
+    with pytest.raises(InputError, match=r"pip install 'dwmr\[tune\]'"):
+        __import__("dwmr.study_journal")
