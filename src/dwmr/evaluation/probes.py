@@ -8,6 +8,7 @@ Fitted on training encodings only: one affine layer, or for grid-aligned codes a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,20 +63,52 @@ def fit_probes(codes: Tensor, states: np.ndarray, n_classes: int, kind: str = "a
     weight, bias = (
         torch.stack([value.detach()] * runs).to(codes.device).requires_grad_() for value in (layer.weight, layer.bias)
     )
-    optimizer = torch.optim.Adam([weight, bias], lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True)
+    on_gpu = codes.device.type == "cuda"
+    optimizer = torch.optim.Adam(
+        [weight, bias], lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True, capturable=on_gpu
+    )
     values = codes.to(weight.dtype)
+
+    def update(index: Tensor) -> None:
+        logits = _logits(values[:, index], weight, bias, kind, cells, n_classes)
+        wanted = labels[index].expand(runs, -1, -1)
+        # The mean over samples and cells of each run; runs are summed, so each sees its own gradient alone.
+        loss = runs * F.cross_entropy(logits.flatten(0, 2), wanted.flatten())
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+
+    quick_update = _captured(update, optimizer, codes.device) if on_gpu and count >= BATCH_SIZE else update
     epochs = max(EPOCHS, math.ceil(MIN_UPDATES / math.ceil(count / BATCH_SIZE)))
     for epoch in range(epochs):
         order = torch.from_numpy(shuffled(rng(seed, "probe order", epoch), count)).to(codes.device)
         for index in order.split(BATCH_SIZE):
-            logits = _logits(values[:, index], weight, bias, kind, cells, n_classes)
-            wanted = labels[index].expand(runs, -1, -1)
-            # The mean over samples and cells of each run; runs are summed, so each sees its own gradient alone.
-            loss = runs * F.cross_entropy(logits.flatten(0, 2), wanted.flatten())
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            optimizer.step()
+            quick_update(index)
     return [Probe(w, b, kind, cells, n_classes) for w, b in zip(weight.detach(), bias.detach())]
+
+
+def _captured(
+    update: Callable[[Tensor], None], optimizer: torch.optim.Optimizer, device: torch.device
+) -> Callable[[Tensor], None]:
+    """The update of whole minibatches as one recorded step, since most of its time would go into launching kernels."""
+    from dwmr.fast.capture import capture
+
+    place = torch.zeros(BATCH_SIZE, dtype=torch.int64, device=device)
+
+    def changing() -> list[Tensor]:
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        return [*parameters, *(kept for state in optimizer.state.values() for kept in state.values())]
+
+    graph = capture(lambda: update(place), changing)
+
+    def replay(index: Tensor) -> None:
+        if len(index) == len(place):
+            place.copy_(index)
+            graph.replay()
+        else:
+            update(index)
+
+    return replay
 
 
 def _logits(codes: Tensor, weight: Tensor, bias: Tensor, kind: str, cells: int, n_classes: int) -> Tensor:

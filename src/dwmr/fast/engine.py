@@ -16,14 +16,13 @@ from torch import Tensor
 
 from dwmr.data.batches import Batch, EpochPlan
 from dwmr.engine import EpochFigures, fill, new_hyper
+from dwmr.fast.capture import capture
 from dwmr.fast.learner import StackedLearner
 from dwmr.fast.terms import fast_objective, has_triton
 from dwmr.nets.bits import threshold
 from dwmr.objectives import Objective
 from dwmr.schemes import Learner, Scheme
 from dwmr.transitions import Transitions
-
-WARM_UPS = 3
 
 
 class StackedEngine:
@@ -166,27 +165,12 @@ class StackedEngine:
             self._update()
             return
         if self.graph is None:
-            self.graph = self._capture()
+            self.graph = capture(
+                self._update,
+                lambda: [*self.stacked.state(), self.counter, self.terms, self.ones, self.flips],
+                rewind=self.counter.zero_,
+            )
         self.graph.replay()
-
-    def _capture(self) -> torch.cuda.CUDAGraph:
-        """The update as a graph. Warming up and capturing change the state, so it is put back afterwards."""
-        changing = [*self.stacked.state(), self.counter, self.terms, self.ones, self.flips]
-        saved = [tensor.clone() for tensor in changing]
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(WARM_UPS):
-                self._update()
-                self.counter.zero_()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._update()
-        with torch.no_grad():
-            for tensor, value in zip(changing, saved):
-                tensor.copy_(value)
-        return graph
 
 
 def _stacked_plan(parts: list[np.ndarray | None]) -> Tensor | None:

@@ -61,9 +61,16 @@ class StackedConv(StackedLayer):
             raise CannotStack(f"a convolution with kernel {first.kernel_size}, stride {stride}, padding {padding}")
         self.kernel, self.stride, self.padding = kernel, stride, padding
         self.has_bias = first.bias is not None
+        self.fused = False
 
     def forward(self, x: Tensor) -> Tensor:
-        result = _Convolution.apply(x, self.weight, self.kernel, self.stride, self.padding)
+        if self.fused and self.padding:
+            from dwmr.fast.triton_conv import conv
+
+            last = conv(x.flatten(0, 1).permute(0, 2, 3, 1), self.weight)
+            result = last.unflatten(0, x.shape[:2]).permute(0, 1, 4, 2, 3)
+        else:
+            result = _Convolution.apply(x, self.weight, self.kernel, self.stride, self.padding)
         return result + _spread(self.get_parameter("bias")) if self.has_bias else result
 
     def give_bias(self) -> nn.Parameter | None:

@@ -91,7 +91,7 @@ class Stacked(nn.Module):
             return decoder
         if type(first) in _TWINS:
             twin = _TWINS[type(first)](modules)
-            if isinstance(twin, StackedBatchNorm):
+            if isinstance(twin, StackedBatchNorm | StackedConv):
                 twin.fused = fused
             for name in twin.state_dict():
                 self.sources[f"{here}.{name}"] = f"{there}{name}"
