@@ -35,8 +35,9 @@ from dwmr.data.collect import collect_benchmark
 from dwmr.evaluation import examine_many
 from dwmr.fast import coskewness as symmetric
 from dwmr.fast import lanes
+from dwmr.fast.capture import WARM_UPS
 from dwmr.fast.native import library
-from dwmr.files import atomic_write_json, cache_folder
+from dwmr.files import atomic_write_json, atomic_write_text, cache_folder
 from dwmr.world_model import build_model, image_statistics
 
 Figures = dict[str, Any]
@@ -218,6 +219,25 @@ def growth_with_runs(splits: dict[str, dwmr.Splits], device: torch.device) -> Fi
     return figures
 
 
+def kernel_profile(splits: dict[str, dwmr.Splits], runs: int, updates: int = 20) -> str:
+    """Where an update's time on a GPU goes: microseconds and launches of the costliest kernels, several runs at once."""
+    lines = [f"Kernels of one update of {runs} runs, by torch's profiler: microseconds, launches, name."]
+    for benchmark, data in splits.items():
+        config = dwmr.preset(f"{benchmark}/dwmr", epochs=1)
+        part = data.train[: updates * config.batch_size]
+        dwmr.train_many(config, train=part, seeds=range(runs), progress=False)
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            dwmr.train_many(config, train=part, seeds=range(runs), progress=False)
+        kernels = [each for each in profile.key_averages() if not each.key.startswith(("Memcpy", "Memset"))]
+        kernels.sort(key=lambda each: each.device_time_total, reverse=True)
+        times = updates + WARM_UPS  # the updates that were warm-ups for the capture count too
+        lines += ["", f"{benchmark}/dwmr: {sum(each.device_time_total for each in kernels) / times:.0f} us in all"]
+        lines += [
+            f"{k.device_time_total / times:10.1f} us x {k.count / times:5.1f}  {k.key[:90]}" for k in kernels[:24]
+        ]
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
@@ -264,6 +284,7 @@ def main() -> None:
         for model in models:
             for benchmark, data in splits.items():
                 keep(whole_runs(f"{benchmark}/{model}", data, device, chosen.runs, None))
+        atomic_write_text(chosen.out.with_name(f"{chosen.out.stem}_profile.txt"), kernel_profile(splits, chosen.runs))
 
 
 if __name__ == "__main__":

@@ -289,6 +289,7 @@ def _train_group(
                 member.board = stack.enter_context(writer(str(member.folder / "tensorboard")))
         bar = progress_bars.bar(f"{config.name} {who}", config.epochs * updates, done=done * updates, show=progress)
         shown = stack.enter_context(bar)
+        stack.callback(engine.settle)
         ahead = stack.enter_context(ThreadPoolExecutor(1))
         drawn = ahead.submit(_plans, members, family, done, len(train))
         for epoch in range(done, config.epochs):
@@ -300,7 +301,8 @@ def _train_group(
             drawn = ahead.submit(_plans, members, family, epoch + 1, len(train))  # while this epoch runs
             figures = engine.run_epoch(plans, values, shown.advance)
             agreement = engine.agreement(val) if val is not None else [None] * len(members)
-            engine.settle()
+            if any(member.folder for member in members):
+                engine.settle()
             seconds = round(time.perf_counter() - started, 3)
             for member, value, figure, agreed in zip(members, values, figures, agreement):
                 if member.failure is None:

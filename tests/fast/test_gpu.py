@@ -7,6 +7,7 @@ import torch
 
 import dwmr
 from dwmr.data.collect import make_transitions
+from dwmr.evaluation.probes import fit_probes
 
 pytestmark = [
     pytest.mark.gpu,
@@ -61,3 +62,14 @@ def test_a_captured_run_resumes(ice, tmp_path):
     straight = dwmr.train(config, train=ice, device="cuda", progress=False)
     for ours, theirs in zip(resumed.metrics, straight.metrics):
         assert ours["terms"] == pytest.approx(theirs["terms"], rel=1e-3, abs=1e-5)
+
+
+def test_probes_fitted_by_recorded_steps_are_those_of_the_cpu(ice):
+    generator = torch.Generator().manual_seed(0)
+    codes = torch.rand(2, len(ice), 192, generator=generator) < 0.5
+    for kind in ("affine", "grid"):
+        on_cpu = fit_probes(codes, ice.state, 4, kind)
+        on_gpu = fit_probes(codes.cuda(), ice.state, 4, kind)
+        for ours, theirs in zip(on_gpu, on_cpu):
+            torch.testing.assert_close(ours.weight.cpu(), theirs.weight, rtol=0, atol=0.02)
+            assert (ours.read(codes[0].cuda()) == theirs.read(codes[0])).mean() > 0.99

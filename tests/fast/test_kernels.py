@@ -145,3 +145,26 @@ def test_batch_norm(shape, relu):
     _, plain_mean, plain_var = triton_batch_norm.plain_batch_norm(*inputs, 1e-5, relu)
     torch.testing.assert_close(mean, plain_mean, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(var, plain_var, rtol=1e-4, atol=1e-5)
+
+
+def test_minibatches_are_picked_and_normalised():
+    from dwmr.fast.triton_pick import pick, plain_pick
+
+    generator = torch.Generator().manual_seed(4)
+    images = torch.randint(256, (9, 3, 40, 50), dtype=torch.uint8, generator=generator).to(DEVICE)
+    index = torch.randint(9, (2, 5), generator=generator).to(DEVICE)
+    scale, shift = normal(3), normal(3, seed=1)
+    torch.testing.assert_close(pick(images, index, scale, shift), plain_pick(images, index, scale, shift))
+
+
+def test_a_stacked_3x3_convolution_by_the_fused_kernel():
+    from torch import nn
+
+    from dwmr.fast.layers import StackedConv
+
+    layers = [nn.Conv2d(7, 7, 3, padding=1).to(DEVICE) for _ in range(2)]
+    stacked = StackedConv(layers).to(DEVICE)
+    x = normal(2, 3, 7, 8, 8)
+    plain = stacked(x)
+    stacked.fused = True
+    assert relative(stacked(x).detach(), plain.detach()) < 2e-3

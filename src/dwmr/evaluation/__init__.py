@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -106,6 +107,7 @@ def examine_many(
         frames = _on_device(train.obs, first)
         encodings = torch.stack([model.encode(frames) for model in models])
         probes = fit_probes(encodings, np.asarray(train.state), n_classes, first.probe, seed)
+        baselines = _baselines(n_classes, train, test)
     obs, next_obs = _on_device(test.obs, first), _on_device(test.next_obs, first)
     found = []
     for model, probe in zip(models, probes):
@@ -115,9 +117,9 @@ def examine_many(
         figures: dict[str, Any] = {}
         if probe is not None and test.state is not None:
             read, imagined = probe.read(codes), probe.read(predicted)
-            figures |= _board_figures(probe.n_classes, read, imagined, train, test)
+            figures |= _board_figures(n_classes, read, imagined, test) | {"baselines": copy.deepcopy(baselines)}
             if intervals:
-                figures["intervals"] = _board_intervals(probe.n_classes, read, imagined, test, seed)
+                figures["intervals"] = _board_intervals(n_classes, read, imagined, test, seed)
             health |= confusions(to_numpy(codes), _cells(test.state))
         figures["codes"] = health
         if rollout is not None:
@@ -139,7 +141,7 @@ def imagination_scores(
     encodings = torch.stack([model.encode(frames) for model in models])
     probes = fit_probes(encodings, np.asarray(train.state), n_classes, first.probe, seed)
     obs, next_obs = _on_device(test.obs, first), _on_device(test.next_obs, first)
-    now, then = _cells(test.state), _cells(test.next_state)
+    now, then = _boards(test)
     found = []
     for model, probe in zip(models, probes):
         codes = model.encode(obs)
@@ -156,32 +158,35 @@ def imagination_scores(
     return found
 
 
-def _board_figures(
-    n_classes: int, read: np.ndarray, imagined: np.ndarray, train: Transitions, test: Transitions
-) -> dict[str, Any]:
+def _board_figures(n_classes: int, read: np.ndarray, imagined: np.ndarray, test: Transitions) -> dict[str, Any]:
     """The scores of boards read from encoded frames, and from imagined codes, both int (N, cells)."""
-    assert test.state is not None
-    assert test.next_state is not None
-    assert train.next_state is not None
-    now, then = _cells(test.state), _cells(test.next_state)
-    changed = now != then
-    usual = np.broadcast_to(_majority(_cells(train.next_state), n_classes), then.shape)
+    now, then = _boards(test)
     return {
-        "encoding": board_scores(now, read, n_classes, changed),
-        "imagination": board_scores(then, imagined, n_classes, changed),
-        "baselines": {
-            "copy": board_scores(then, now, n_classes, changed),
-            "majority": board_scores(then, usual, n_classes, changed),
-        },
+        "encoding": board_scores(now, read, n_classes, now != then),
+        "imagination": board_scores(then, imagined, n_classes, now != then),
     }
+
+
+def _baselines(n_classes: int, train: Transitions, test: Transitions) -> dict[str, Any]:
+    """The scores of copying the last board, and of each cell's most frequent label."""
+    now, then = _boards(test)
+    usual = np.broadcast_to(_majority(_boards(train)[1], n_classes), then.shape)
+    return {
+        name: board_scores(then, guess, n_classes, now != then) for name, guess in (("copy", now), ("majority", usual))
+    }
+
+
+def _boards(transitions: Transitions) -> tuple[np.ndarray, np.ndarray]:
+    """The labels before and after, int (N, cells)."""
+    assert transitions.state is not None
+    assert transitions.next_state is not None
+    return _cells(transitions.state), _cells(transitions.next_state)
 
 
 def _board_intervals(
     n_classes: int, read: np.ndarray, imagined: np.ndarray, test: Transitions, seed: int
 ) -> dict[str, Any]:
-    assert test.state is not None
-    assert test.next_state is not None
-    now, then = _cells(test.state), _cells(test.next_state)
+    now, then = _boards(test)
     units = independent_units(test)
     return {
         "encoding": board_intervals(now, read, n_classes, now != then, units, seed=seed),

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from dwmr.errors import InputError
 from dwmr.seeding import rng, shuffled
@@ -39,9 +38,12 @@ class Probe:
     @torch.no_grad()
     def read(self, codes: Tensor, batch: int = 8192) -> np.ndarray:
         """The most likely labels, int64 (N, cells)."""
-        form = (self.kind, self.cells, self.n_classes)
-        parts = [_logits(part[None], self.weight[None], self.bias[None], *form)[0] for part in codes.split(batch)]
-        return torch.cat([part.argmax(-1) for part in parts]).cpu().numpy()
+        labels = []
+        for part in codes.split(batch):
+            inputs = _inputs(part[None].to(self.weight.dtype), self.kind, self.cells)[0]
+            logits = torch.addmm(self.bias, inputs, self.weight.T)
+            labels.append(logits.view(len(part), self.cells, self.n_classes).argmax(-1))
+        return torch.cat(labels).cpu().numpy()
 
 
 def fit_probe(codes: Tensor, states: np.ndarray, n_classes: int, kind: str = "affine", seed: int = 0) -> Probe:
@@ -60,9 +62,7 @@ def fit_probes(codes: Tensor, states: np.ndarray, n_classes: int, kind: str = "a
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng(seed, "probe").integers(2**63)))
         layer = nn.Linear(bits // cells, n_classes) if kind == "grid" else nn.Linear(bits, cells * n_classes)
-    weight, bias = (
-        torch.stack([value.detach()] * runs).to(codes.device).requires_grad_() for value in (layer.weight, layer.bias)
-    )
+    weight, bias = (torch.stack([value.detach()] * runs).to(codes.device) for value in (layer.weight, layer.bias))
     on_gpu = codes.device.type == "cuda"
     optimizer = torch.optim.Adam(
         [weight, bias], lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True, capturable=on_gpu
@@ -70,12 +70,14 @@ def fit_probes(codes: Tensor, states: np.ndarray, n_classes: int, kind: str = "a
     values = codes.to(weight.dtype)
 
     def update(index: Tensor) -> None:
-        logits = _logits(values[:, index], weight, bias, kind, cells, n_classes)
-        wanted = labels[index].expand(runs, -1, -1)
-        # The mean over samples and cells of each run; runs are summed, so each sees its own gradient alone.
-        loss = runs * F.cross_entropy(logits.flatten(0, 2), wanted.flatten())
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        inputs = _inputs(values[:, index], kind, cells)
+        logits = torch.baddbmm(bias.unsqueeze(1), inputs, weight.mT).view(runs, len(index), cells, n_classes)
+        # The gradient of the cross-entropy, a mean over samples and cells, of each run by itself.
+        wanted = labels[index].expand(runs, -1, -1).unsqueeze(-1)
+        error = torch.softmax(logits, -1)
+        error.scatter_add_(-1, wanted, error.new_full((), -1).expand_as(wanted))
+        error = error.div_(len(index) * cells).view(runs, inputs.shape[1], -1)
+        weight.grad, bias.grad = torch.bmm(error.mT, inputs), error.sum(1)
         optimizer.step()
 
     quick_update = _captured(update, optimizer, codes.device) if on_gpu and count >= BATCH_SIZE else update
@@ -111,11 +113,9 @@ def _captured(
     return replay
 
 
-def _logits(codes: Tensor, weight: Tensor, bias: Tensor, kind: str, cells: int, n_classes: int) -> Tensor:
-    """codes (S, N, K) to class logits (S, N, cells, n_classes), by weight (S, out, in) and bias (S, out)."""
-    values = codes.to(weight.dtype)
+def _inputs(codes: Tensor, kind: str, cells: int) -> Tensor:
+    """codes (S, N, K) as the rows (S, rows, in) that one set of weights reads."""
     if kind == "grid":
-        # (S, N · cells, channels): each cell is read from its own channels, by weights that all cells share.
-        values = values.unflatten(-1, (-1, cells)).mT.flatten(1, 2)
-        return torch.baddbmm(bias.unsqueeze(1), values, weight.mT).unflatten(1, (-1, cells))
-    return torch.baddbmm(bias.unsqueeze(1), values, weight.mT).unflatten(-1, (cells, n_classes))
+        # Each cell is a row of its own: its channels, read by weights that all cells share.
+        return codes.unflatten(-1, (-1, cells)).mT.flatten(1, 2)
+    return codes

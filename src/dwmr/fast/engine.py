@@ -46,8 +46,8 @@ class StackedEngine:
         self.stacked = StackedLearner(learners, fast_objective(objective, device), self.hyper, device, fused)
         model = learners[0].model
         self.bits = model.bits
-        self.scale = (1 / (255 * model.std[:, None, None])).to(device)
-        self.shift = (-model.mean / model.std)[:, None, None].to(device) if bool(model.mean.any()) else None
+        self.scale, self.shift = (1 / (255 * model.std)).to(device), (-model.mean / model.std).to(device)
+        self.fused = fused
         self.obs, self.next_obs = (
             torch.from_numpy(np.array(images)).to(device) for images in (train.obs, train.next_obs)
         )
@@ -108,14 +108,9 @@ class StackedEngine:
 
     def _encode(self, images: Tensor) -> Tensor:
         """uint8 (N, C, H, W) to bits (S, N, K) of every run."""
-        frames = self._normalize(images)
+        frames = images * self.scale[:, None, None] + self.shift[:, None, None]  # `WorldModel.normalize`
         logits = self.stacked.model.encoder(frames.expand(len(self.learners), *frames.shape))
         return threshold(torch.sigmoid(logits))
-
-    def _normalize(self, images: Tensor) -> Tensor:
-        """`WorldModel.normalize` in as few passes as can be: a product that also converts, and perhaps a sum."""
-        scaled = images * self.scale
-        return scaled if self.shift is None else scaled.add_(self.shift)
 
     def _lay_out(self, plans: list[EpochPlan]) -> None:
         """Put an epoch's random choices on the device, into the same tensors each time."""
@@ -158,7 +153,12 @@ class StackedEngine:
         self.counter += 1
 
     def _pick(self, images: Tensor, index: Tensor) -> Tensor:
-        return self._normalize(images.index_select(0, index.flatten())).unflatten(0, index.shape)
+        """Normalised images (S, N, C, H, W) at each run's places (S, N)."""
+        if self.fused and self.scale.dtype == torch.float32:
+            from dwmr.fast.triton_pick import pick
+
+            return pick(images, index, self.scale, self.shift)
+        return images[index] * self.scale[:, None, None] + self.shift[:, None, None]
 
     def _replay(self) -> None:
         if self.device.type != "cuda":
