@@ -220,7 +220,7 @@ def growth_with_runs(splits: dict[str, dwmr.Splits], device: torch.device) -> Fi
 
 
 def kernel_profile(splits: dict[str, dwmr.Splits], runs: int, updates: int = 20) -> str:
-    """Where an update's time on a GPU goes: microseconds and launches of the costliest kernels, several runs at once."""
+    """Where the time of an update of several runs goes on a GPU: its costliest kernels."""
     lines = [f"Kernels of one update of {runs} runs, by torch's profiler: microseconds, launches, name."]
     for benchmark, data in splits.items():
         config = dwmr.preset(f"{benchmark}/dwmr", epochs=1)

@@ -1,6 +1,7 @@
-"""The coskewness term and its gradient as one Triton kernel, for many runs at once.
+"""The coskewness term and its gradient in three Triton kernels, for many runs at once: columns standardised, the
+third moments with their pull on the standardised columns, and that pull taken back to the probabilities.
 
-Each program owns some bits j and some bits i, and goes through the bits k > i:
+In the second each program owns some bits j and some bits i, and goes through the bits k > i:
 
     M_jk = Σ_n x_nj x_ni x_nk,    gradient_j += x_i ⊙ (X sign(M)ᵀ)_j      over i < k, i ≠ j ≠ k
 
@@ -18,28 +19,27 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from dwmr.losses import standardize
+from dwmr.losses import EPS
 
 # TF32 products: values to 1e-3; of the gradient, a sum of signs, the few that rounding flips.
 PRECISION = "tf32"
 MAX_SAMPLES = 512
+COLUMNS = 4  # bits a program where columns are taken by themselves
 PROGRAMS = 528  # enough to fill the largest GPUs a few times over
 
 
 def coskewness(probs: Tensor) -> Tensor:
     """`dwmr.losses.coskewness` over all triplets, for float32 probs (..., N, K) with N ≤ `MAX_SAMPLES`."""
-    samples, bits = probs.shape[-2:]
-    total = _ThirdMoments.apply(standardize(probs))
-    return 6 * total / (samples * bits * (bits - 1) * (bits - 2))
+    return _Coskewness.apply(probs)
 
 
-class _ThirdMoments(torch.autograd.Function):
-    """Σ over i < j < k of |Σ_n x_ni x_nj x_nk|, for x (..., N, K)."""
+class _Coskewness(torch.autograd.Function):
+    """The gradient is formed along with the value; going back only scales it."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        *lead, samples, bits = x.shape
-        flat = x.reshape(-1, samples, bits).contiguous()
+    def forward(ctx: Any, probs: Tensor) -> Tensor:
+        *lead, samples, bits = probs.shape
+        flat = probs.detach().reshape(-1, samples, bits).contiguous()
         runs = len(flat)
         block_n = max(16, triton.next_power_of_2(samples))
         block = 32 if block_n <= 256 else 16
@@ -47,27 +47,55 @@ class _ThirdMoments(torch.autograd.Function):
         chunks = min(max(1, triton.cdiv(PROGRAMS, runs * blocks)), bits)
         chunk = triton.cdiv(bits, chunks)
         chunks = triton.cdiv(bits, chunk)
+        x, std = torch.empty_like(flat), flat.new_empty(runs, bits)
+        columns = (runs, triton.cdiv(bits, COLUMNS))
+        _standardize[columns](flat, x, std, samples, bits, EPS, N=block_n, BLOCK=COLUMNS)
         loss = flat.new_empty(runs, chunks, blocks)
-        gradient = flat.new_empty(runs, chunks, samples, bits)
+        pulls = flat.new_empty(runs, chunks, samples, bits)
         _third_moments[(runs, blocks, chunks)](
-            flat,
-            loss,
-            gradient,
-            samples,
-            bits,
-            chunk,
-            N=block_n,
-            BLOCK=block,
-            PRECISION=PRECISION,
-            num_warps=4,
+            x, loss, pulls, samples, bits, chunk, N=block_n, BLOCK=block, PRECISION=PRECISION, num_warps=4
         )
-        ctx.save_for_backward(gradient.sum(1).view(x.shape))
-        return loss.sum((1, 2)).view(lead) / 3
+        factor = 6 / (samples * bits * (bits - 1) * (bits - 2))
+        gradient = torch.empty_like(flat)
+        _pull_back[columns](x, std, pulls.sum(1), gradient, samples, bits, factor, EPS, N=block_n, BLOCK=COLUMNS)
+        ctx.save_for_backward(gradient.view(probs.shape))
+        return (loss.sum((1, 2)) * (factor / 3)).view(lead)
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Tensor:
         (gradient,) = ctx.saved_tensors
         return gradient * upstream[0][..., None, None]
+
+
+@triton.jit
+def _standardize(probs, x, std, samples, bits, eps, N: tl.constexpr, BLOCK: tl.constexpr):
+    """x = (p − mean) / (std + ε) of each column."""
+    run = tl.program_id(0).to(tl.int64)
+    n = tl.arange(0, N)
+    k = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    live = (n < samples)[:, None] & (k < bits)[None, :]
+    place = (run * samples + n[:, None]) * bits + k[None, :]
+    p = tl.load(probs + place, live, 0.0)
+    centred = tl.where(live, p - (tl.sum(p, 0) / samples)[None, :], 0.0)
+    deviation = tl.sqrt(tl.sum(centred * centred, 0) / (samples - 1))
+    tl.store(x + place, centred / (deviation + eps)[None, :], live)
+    tl.store(std + run * bits + k, deviation, k < bits)
+
+
+@triton.jit
+def _pull_back(x, std, pull, gradient, samples, bits, factor, eps, N: tl.constexpr, BLOCK: tl.constexpr):
+    """From g, the pull on x, to the one on p: (g − mean g) / (std + ε) − x Σ g x / ((N − 1) std)."""
+    run = tl.program_id(0).to(tl.int64)
+    n = tl.arange(0, N)
+    k = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    live = (n < samples)[:, None] & (k < bits)[None, :]
+    place = (run * samples + n[:, None]) * bits + k[None, :]
+    g = tl.load(pull + place, live, 0.0)
+    v = tl.load(x + place, live, 0.0)
+    deviation = tl.load(std + run * bits + k, k < bits, 1.0)
+    along = tl.where(deviation > 0, tl.sum(g * v, 0) / ((samples - 1) * deviation), 0.0)
+    centred = g - (tl.sum(g, 0) / samples)[None, :]
+    tl.store(gradient + place, (centred / (deviation + eps)[None, :] - v * along[None, :]) * factor, live)
 
 
 @triton.jit
