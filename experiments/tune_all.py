@@ -23,8 +23,8 @@ from dwmr.errors import InputError
 from dwmr.files import cache_folder
 from dwmr.presets import START_VALUES
 from dwmr.tables import tuning_line
-from dwmr.tuning import AT_ONCE, TRIALS, prepare, tune
-from dwmr.tuning_report import save, write_preset
+from dwmr.tuning import prepare, save, tune, write_preset
+from dwmr.tuning.campaign import AT_ONCE, TRIALS
 
 LEAST = 60.0  # seconds that must be left for another study to be begun
 

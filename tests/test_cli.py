@@ -120,8 +120,8 @@ def test_a_lone_npz_trains_without_validation(cli, data, tmp_path):
 @pytest.mark.filterwarnings("ignore:.*bits never changed:RuntimeWarning")
 def test_tune_then_train_with_what_was_chosen(cli, data, tmp_path, monkeypatch):
     monkeypatch.setattr("dwmr.evaluation.probes.MIN_UPDATES", 1)
-    monkeypatch.setattr("dwmr.halving.CONFIRMED", 1)
-    monkeypatch.setattr("dwmr.tuning_report.PACKAGE", tmp_path / "package")
+    monkeypatch.setattr("dwmr.tuning.halving.CONFIRMED", 1)
+    monkeypatch.setattr("dwmr.tuning.report.PACKAGE", tmp_path / "package")
     words = ["tune", "iceslider/dwmr", "--data", data, "--storage", tmp_path / "s.journal", "--trials", 2, *SMALL]
     status, out, err = cli(*words, "--set", "triplets=50", "--write-preset")
     assert status == 0
@@ -146,7 +146,7 @@ def test_tune_then_train_with_what_was_chosen(cli, data, tmp_path, monkeypatch):
 
 
 def test_presets_say_which_are_tuned(cli, monkeypatch):
-    monkeypatch.setattr("dwmr.cli.TUNED", {"8puzzle/ae": {"provenance": {"trials": 77}}})
+    monkeypatch.setattr("dwmr.cli.learning.TUNED", {"8puzzle/ae": {"provenance": {"trials": 77}}})
     _, out, _ = cli("presets")
     (line,) = [line for line in out.splitlines() if " 77" in line]
     assert "8puzzle/ae" in line
@@ -175,14 +175,14 @@ def test_without_data_the_benchmark_is_collected_into_the_cache(cli, tmp_path, m
     assert "epochs" in err
     assert not (tmp_path / "cache").exists()
 
-    from dwmr.cli import _load_data
+    from dwmr.cli.common import load_data
     from dwmr.data import collect
 
     small = dataclasses.replace(collect.BENCHMARKS["digitjump"], sizes={"train": 80, "val": 40, "test": 40})
     monkeypatch.setitem(collect.BENCHMARKS, "digitjump", small)
-    assert len(_load_data(None, "digitjump").train) == 80
+    assert len(load_data(None, "digitjump").train) == 80
     written = (cached / "train" / "header.json").stat().st_mtime_ns
-    assert len(_load_data(None, "digitjump").train) == 80
+    assert len(load_data(None, "digitjump").train) == 80
     assert (cached / "train" / "header.json").stat().st_mtime_ns == written
 
 

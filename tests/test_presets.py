@@ -6,7 +6,7 @@ from dwmr import preset
 from dwmr.errors import InputError
 from dwmr.objectives import OBJECTIVES
 from dwmr.presets import PRESETS, START_VALUES, TUNED, start_values
-from dwmr.search_spaces import search_space, values_of
+from dwmr.tuning.spaces import search_space, values_of
 
 MODELS = ["ae", "beta-vae", "deepcubeai", "dwmr", "dwmr+ae", "dwmr+beta-vae"]
 PAPER = [

@@ -72,7 +72,11 @@ class PlainEngine:
         # Nothing is read back from the device before the epoch ends.
         for update, (images, actions, next_images, noise, triplets) in enumerate(self.loader.raw_batches(plan)):
             batch = Batch(
-                model.normalize(images), model.one_hot(actions), model.normalize(next_images), noise, triplets
+                self.learner.normalize(images),
+                model.one_hot(actions),
+                self.learner.normalize(next_images),
+                noise,
+                triplets,
             )
             result = self.scheme(self.learner, batch, self.hyper)
             terms[update] = torch.stack([result.terms[name] for name in names])

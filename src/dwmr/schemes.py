@@ -44,11 +44,16 @@ class Learner:
 
     def __init__(self, model: WorldModel, objective: Objective, lr: Tensor, *, noisy_predictor: bool) -> None:
         self.model, self.objective, self.noisy_predictor = model, objective, noisy_predictor
+        self.takes_bytes = False  # the networks read images as they are stored
         self.twins: dict[nn.Module, nn.Module] = {}  # a network and another on its weights, to run instead
         self.target = copy.deepcopy(model.encoder).requires_grad_(False).eval()
         codes = [*model.encoder.parameters(), *(model.decoder.parameters() if model.decoder else ())]
         self.codes_optimizer = torch.optim.Adam(codes, lr=lr, fused=True)
         self.predictor_optimizer = torch.optim.Adam(model.predictor.parameters(), lr=lr, fused=True)
+
+    def normalize(self, images: Tensor) -> Tensor:
+        """Images as bytes, made what the networks take."""
+        return images if self.takes_bytes else self.model.normalize(images)
 
     def probabilities(self, images: Tensor, hyper: Hyper) -> tuple[Tensor, Tensor]:
         """Logits and bit probabilities by the online encoder."""

@@ -12,7 +12,7 @@ import dwmr
 from dwmr import losses
 from dwmr.fast import lanes, native
 from dwmr.fast.cpu import WORTH_COMPILING, quicken
-from dwmr.fast.lanes import LaneFeatures, LaneLayers, lane_twin
+from dwmr.fast.lanes import LaneFeatures, LaneLayers, Look, lane_twin
 from dwmr.nets.encoders import ConvEncoder, PatchEncoder, generic_encoder
 from dwmr.nets.predictors import ConvPredictor, MLPPredictor, ResidualBlock
 
@@ -104,7 +104,7 @@ def test_any_convolution_is_that_of_torch(kernel, stride, dilation, padding):
         nn.Flatten(),
     )
     shaken(layers)
-    assert_twins(layers, LaneLayers.of(layers), torch.randn(16, 3, 11, 10))
+    assert_twins(layers, LaneLayers.of(layers, Look()), torch.randn(16, 3, 11, 10))
 
 
 @needs_compiler
@@ -161,11 +161,27 @@ def test_a_number_that_is_none_stays_visible():
 
 
 @needs_compiler
+@pytest.mark.parametrize("count", [32, 20])
+def test_images_as_bytes_are_read_by_scale_and_shift(count):
+    images = torch.randint(256, (count, 2, 24, 17), dtype=torch.uint8)
+    scale, shift = torch.tensor([0.01, 0.02]), torch.tensor([-1.0, 0.5])
+    numbers = images * scale[:, None, None] + shift[:, None, None]
+    for encoder, side in (
+        (ConvEncoder((2, 24, 17), 8, channels=(4, 5), poolings=1), 17),
+        (PatchEncoder((2, 24, 16), 12), 16),
+    ):
+        twin, plain = lane_twin(encoder, scale, shift), lane_twin(encoder)
+        assert twin is not None
+        assert plain is not None
+        torch.testing.assert_close(twin(images[..., :side]), plain(numbers[..., :side]), rtol=1e-5, atol=1e-5)
+
+
+@needs_compiler
 def test_what_the_kernels_do_not_know_stays_with_torch():
     assert lane_twin(generic_encoder((3, 32, 32), 8)) is None  # one group of all channels
     assert lane_twin(MLPPredictor((1, 8, 8), 8, 4)) is None
-    assert LaneFeatures.of(nn.Sequential(nn.Conv2d(1, 4, 5))) is None
-    assert LaneLayers.of(nn.Sequential(nn.Conv2d(1, 4, 3), nn.GELU(), nn.Flatten())) is None
+    assert LaneFeatures.of(nn.Sequential(nn.Conv2d(1, 4, 5)), Look()) is None
+    assert LaneLayers.of(nn.Sequential(nn.Conv2d(1, 4, 3), nn.GELU(), nn.Flatten()), Look()) is None
     encoder = PatchEncoder((3, 16, 16), 8)
     twin, images = lane_twin(encoder), torch.rand(17, 3, 16, 16)  # 17 images fill no group
     assert twin is not None

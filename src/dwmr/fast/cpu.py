@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dwmr.fast.lanes import lane_twin
 from dwmr.fast.native import library
 from dwmr.fast.terms import fast_objective
-from dwmr.objectives import Objective
+from dwmr.objectives import OBJECTIVES, Objective
 from dwmr.schemes import Learner
 
 IMAGES_IN_CACHE = 32  # of the 8-puzzle's first and largest layer, 8 MB: what a processor's cache may hold
@@ -28,10 +28,18 @@ def quicken(learner: Learner, objective: Objective, updates: int) -> str:
     compiled = updates >= WORTH_COMPILING and library() is not None
     learner.objective = fast_objective(objective, torch.device("cpu"), compiled)
     model = learner.model
-    for network in (model.encoder, learner.target, model.predictor, *([model.decoder] if model.decoder else [])):
-        twin = (lane_twin(network) if compiled else None) or _in_parts(network)
+    look = (1 / (255 * model.std), -model.mean / model.std)  # `WorldModel.normalize`
+    encoders = {network: lane_twin(network, *look) for network in (model.encoder, learner.target) if compiled}
+    others = [model.predictor, *([model.decoder] if model.decoder else [])]
+    twins = encoders | {network: lane_twin(network) for network in others if compiled}
+    for network in (model.encoder, learner.target, *others):
+        twin = twins.get(network) or _in_parts(network)
         if twin is not None:
             learner.twins[network] = twin
+    # A decoder's output is compared with the normalised images, and terms of one's own may look at them.
+    learner.takes_bytes = (
+        bool(encoders) and all(encoders.values()) and model.decoder is None and objective in OBJECTIVES.values()
+    )
     return "C++ kernels" if compiled else "torch kernels"
 
 

@@ -2,34 +2,39 @@
 
 `lane_twin` turns a network whose layers the kernels know into a copy of it, with those layers replaced; the copy's own
 `forward` runs unchanged. Images lie side by side in the lanes of the processor's vectors (see `native/lanes.h`).
+Encoders take images as bytes too, and read them by a scale and a shift of each channel.
 """
 
 from __future__ import annotations
 
 import copy
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from dwmr.fast.native import Block, Convolution, library
+from dwmr.fast.native import Block, Convolution, Images, Step, library
 from dwmr.losses import standardize
 from dwmr.nets.encoders import ConvEncoder, PatchEncoder
 from dwmr.nets.predictors import ConvPredictor, ResidualBlock
 
-Step = Callable[[Tensor], Tensor]
 
+def lane_twin(network: nn.Module, scale: Tensor | None = None, shift: Tensor | None = None) -> nn.Module | None:
+    """A copy of the network on the same weights that runs on the C++ kernels, or None: unknown layers, no kernels.
 
-def lane_twin(network: nn.Module) -> nn.Module | None:
-    """A copy of the network on the same weights that runs on the C++ kernels, or None: unknown layers, no kernels."""
+    With scale and shift, both (C,), the copy of an encoder takes images as bytes: a byte b of channel c is read as
+    b · scale[c] + shift[c].
+    """
     if library() is None:
         return None
+    look = Look(scale, shift)
     if isinstance(network, ConvEncoder):
-        return _with(network, "features", LaneFeatures.of(network.features))
+        return _with(network, "features", LaneFeatures.of(network.features, look))
     if isinstance(network, PatchEncoder | ConvPredictor):
-        return _with(network, "layers", LaneLayers.of(network.layers))
+        return _with(network, "layers", LaneLayers.of(network.layers, look))
     return None
 
 
@@ -51,16 +56,56 @@ def _address(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
+@dataclass(frozen=True)
+class Look:
+    """How bytes become numbers; without scale and shift only numbers are taken."""
+
+    scale: Tensor | None = None
+    shift: Tensor | None = None
+
+    def numbers(self, images: Tensor) -> Tensor:
+        """The images for layers of torch."""
+        if self.scale is None or self.shift is None or images.dtype != torch.uint8:
+            return images
+        return images * self.scale[:, None, None] + self.shift[:, None, None]
+
+    def described(self, images: Tensor) -> Any:
+        """The images for the kernels."""
+        if images.dtype == torch.uint8:
+            return ctypes.byref(Images(None, images.data_ptr(), _address(self.scale), _address(self.shift)))
+        return ctypes.byref(Images(images.data_ptr(), None, None, None))
+
+    def fits(self, images: Tensor) -> bool:
+        return images.dtype == torch.float32 or (images.dtype == torch.uint8 and self.scale is not None)
+
+
+class Memory:
+    """Memory for a pass forward that is used again: to take it fresh from the system costs more than the pass."""
+
+    def __init__(self) -> None:
+        self.free: list[Tensor] = []
+
+    def take(self, floats: int) -> Tensor:
+        """So many numbers, at a multiple of 64 bytes; zero when they are new."""
+        for place, kept in enumerate(self.free):
+            if len(kept) == floats:
+                return self.free.pop(place)
+        whole = torch.zeros(floats + 16)
+        return whole[(-whole.data_ptr() // 4) % 16 :][:floats]
+
+    def give_back(self, kept: Tensor) -> None:
+        self.free.append(kept)
+
+
 class LaneFeatures(nn.Module):
     """Blocks of 3×3 convolution, norm per channel, ReLU and perhaps pooling, all in one pass over a few images."""
 
-    def __init__(self, features: nn.Sequential, blocks: list[tuple[nn.Conv2d, nn.GroupNorm, bool]]) -> None:
+    def __init__(self, features: nn.Sequential, blocks: list[tuple[nn.Conv2d, nn.GroupNorm, bool]], look: Look) -> None:
         super().__init__()
-        self.plain, self.blocks = features, blocks
-        self.kept: list[Tensor] = []  # memory for a forward pass, used again: fresh memory costs more than the pass
+        self.plain, self.blocks, self.look, self.memory = features, blocks, look, Memory()
 
     @staticmethod
-    def of(features: nn.Sequential) -> LaneFeatures | None:
+    def of(features: nn.Sequential, look: Look) -> LaneFeatures | None:
         blocks = []
         layers = list(features)
         while layers:
@@ -78,11 +123,11 @@ class LaneFeatures(nn.Module):
                     layers = rest[1:] if pooled else rest
                 case _:
                     return None
-        return LaneFeatures(features, blocks) if blocks else None
+        return LaneFeatures(features, blocks, look) if blocks else None
 
     def forward(self, images: Tensor) -> Tensor:
-        if images.requires_grad or images.dtype != torch.float32:
-            return self.plain(images)
+        if images.requires_grad or not self.look.fits(images):
+            return self.plain(self.look.numbers(images))
         parameters = [p for conv, norm, _ in self.blocks for p in (conv.weight, norm.weight, norm.bias)]
         return cast(Tensor, _Features.apply(self, images.contiguous(), *parameters))
 
@@ -96,14 +141,6 @@ class LaneFeatures(nn.Module):
             height, width = (height // 2, width // 2) if pooled else (height, width)
         return described, (self.blocks[-1][0].out_channels, height, width)
 
-    def memory(self, described: Any, groups: int) -> Tensor:
-        floats = _kernels().dwmr_features_saved(described, len(described), groups)
-        for place, kept in enumerate(self.kept):
-            if len(kept) == floats:
-                return self.kept.pop(place)
-        whole = torch.zeros(floats + 16)
-        return whole[(-whole.data_ptr() // 4) % 16 :][:floats]  # to a multiple of 64 bytes
-
 
 class _Features(torch.autograd.Function):
     @staticmethod
@@ -111,15 +148,16 @@ class _Features(torch.autograd.Function):
         kernels, threads = _kernels(), torch.get_num_threads()
         described, shape = layer.described(images, parameters)
         keep = any(ctx.needs_input_grad)
-        saved = layer.memory(described, -(-len(images) // kernels.dwmr_lanes()) if keep else threads)
-        features = images.new_empty(len(images), *shape)
+        groups = -(-len(images) // kernels.dwmr_lanes()) if keep else threads
+        saved = layer.memory.take(kernels.dwmr_features_saved(described, len(described), groups))
+        features = torch.empty(len(images), *shape)
         where = (saved.data_ptr(), features.data_ptr(), threads)
-        kernels.dwmr_features(described, len(described), images.data_ptr(), len(images), keep, *where)
+        kernels.dwmr_features(described, len(described), layer.look.described(images), len(images), keep, *where)
         if keep:
             ctx.layer, ctx.saved = layer, saved
             ctx.save_for_backward(images, *parameters)
         else:
-            layer.kept.append(saved)
+            layer.memory.give_back(saved)
         return features
 
     @staticmethod
@@ -132,47 +170,156 @@ class _Features(torch.autograd.Function):
         given = upstream[0].contiguous()
         where = (ctx.saved.data_ptr(), given.data_ptr(), torch.get_num_threads())
         _kernels().dwmr_features_back(described, len(described), len(images), *where)
-        ctx.layer.kept.append(ctx.saved)
+        ctx.layer.memory.give_back(ctx.saved)
         ctx.saved = None
         return None, None, *gradients
 
 
-class LaneLayers(nn.Module):
-    """Convolutions, batch norms with ReLU, residual blocks, flattened at the end."""
+@dataclass(frozen=True)
+class Link:
+    """A convolution, and perhaps the batch norm behind it with ReLU; ``residual`` adds the link's input before that."""
 
-    def __init__(self, layers: nn.Sequential, steps: list[Step], norms: list[nn.BatchNorm2d]) -> None:
+    conv: nn.Conv2d
+    norm: nn.BatchNorm2d | None = None
+    residual: bool = False
+
+    def parameters(self) -> Iterator[Tensor | None]:
+        norm = self.norm
+        yield from (self.conv.weight, self.conv.bias, norm.weight if norm else None, norm.bias if norm else None)
+
+
+class LaneLayers(nn.Module):
+    """Convolutions, batch norms with ReLU and residual blocks as one chain, flattened at the end."""
+
+    def __init__(self, layers: nn.Sequential, links: list[Link], look: Look) -> None:
         super().__init__()
-        self.plain, self.steps, self.norms = layers, steps, norms
+        self.plain, self.links, self.look, self.memory = layers, links, look, Memory()
 
     @staticmethod
-    def of(layers: nn.Sequential) -> LaneLayers | None:
-        steps: list[Step] = []
-        norms: list[nn.BatchNorm2d] = []
+    def of(layers: nn.Sequential, look: Look) -> LaneLayers | None:
+        links: list[Link] = []
         rest = list(layers)
         while rest:
             match rest:
-                case [nn.Flatten()] if steps and isinstance(layers[0], nn.Conv2d):
-                    return LaneLayers(layers, steps, norms)
+                case [nn.Flatten()] if links:
+                    return LaneLayers(layers, links, look)
+                case [nn.Conv2d() as conv, nn.BatchNorm2d() as norm, nn.ReLU(), *rest] if _known(conv) and _usual(norm):
+                    links.append(Link(conv, norm))
                 case [nn.Conv2d() as conv, *rest] if _known(conv):
-                    steps.append(_convolution(conv))
-                case [nn.BatchNorm2d() as norm, nn.ReLU(), *rest] if _usual(norm):
-                    steps.append(_rectified(norm))
-                    norms.append(norm)
+                    links.append(Link(conv))
                 case [ResidualBlock() as block, *rest] if _known(block.conv) and _usual(block.norm):
-                    steps.append(_residual(block))
-                    norms.append(block.norm)
+                    links.append(Link(block.conv, block.norm, residual=True))
                 case _:
                     return None
         return None
 
     def forward(self, images: Tensor) -> Tensor:
-        learning = torch.is_grad_enabled() and not all(norm.training for norm in self.norms)
-        if learning or len(images) % _kernels().dwmr_lanes() or images.dtype != torch.float32:
-            return self.plain(images)
-        values = images.contiguous()  # the first step, a convolution, takes images as they come
-        for step in self.steps:
-            values = step(values)
-        return cast(Tensor, _FromLanes.apply(values)).flatten(1)
+        norms = [link.norm for link in self.links if link.norm is not None]
+        learning = all(norm.training for norm in norms)
+        fits = self.look.fits(images) and not len(images) % _kernels().dwmr_lanes()
+        if not fits or (not learning and (torch.is_grad_enabled() or any(norm.training for norm in norms))):
+            return self.plain(self.look.numbers(images))
+        images = images.contiguous()
+        if not learning:
+            return self._by_running_moments(images)
+        parameters = [parameter for link in self.links for parameter in link.parameters()]
+        out, *moments = cast(tuple[Tensor, ...], _Chain.apply(self, images, *parameters))
+        for norm, mean, variance, count in zip(norms, moments[::2], moments[1::2], self._counts(images)):
+            _track(norm, mean, variance, count)
+        return out
+
+    @torch.no_grad()
+    def _by_running_moments(self, images: Tensor) -> Tensor:
+        described, size = self.described(images, [p for link in self.links for p in link.parameters()])
+        out = torch.empty(len(images), size)
+        groups = len(images) // _kernels().dwmr_lanes()
+        given = (self.look.described(images), groups, out.data_ptr(), torch.get_num_threads())
+        _kernels().dwmr_chain_apply(described, len(described), *given)
+        return out
+
+    def described(self, images: Tensor, parameters: Sequence[Tensor | None]) -> tuple[Any, int]:
+        """The links as the kernels take them, and the size of the output."""
+        height, width = images.shape[-2:]
+        described = (Step * len(self.links))()
+        for k, link in enumerate(self.links):
+            conv, norm = link.conv, link.norm
+            kernel, stride, dilation = conv.kernel_size[0], conv.stride[0], conv.dilation[0]
+            padding = cast(int, conv.padding[0])
+            form = Convolution(conv.in_channels, conv.out_channels, height, width, kernel, stride, dilation, padding)
+            running = (None, None) if norm is None else (_address(norm.running_mean), _address(norm.running_var))
+            known = [_address(parameter) for parameter in parameters[4 * k : 4 * k + 4]]
+            eps = 0.0 if norm is None else norm.eps
+            described[k] = Step(form, norm is not None, link.residual, eps, *known, *running)
+            reach = dilation * (kernel - 1)
+            height, width = ((side + 2 * padding - reach - 1) // stride + 1 for side in (height, width))
+        return described, self.links[-1].conv.out_channels * height * width
+
+    def _counts(self, images: Tensor) -> Iterator[int]:
+        """How many numbers went into each norm's moments."""
+        described, _ = self.described(images, [None] * (4 * len(self.links)))
+        for step in described:
+            c = step.conv
+            rows, cols = (
+                (side + 2 * c.padding - c.dilation * (c.kernel - 1) - 1) // c.stride + 1 for side in (c.height, c.width)
+            )
+            if step.normed:
+                yield len(images) * rows * cols
+
+
+@torch.no_grad()
+def _track(norm: nn.BatchNorm2d, mean: Tensor, variance: Tensor, count: int) -> None:
+    """Move the running statistics on."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    norm.running_mean.lerp_(mean, cast(float, norm.momentum))
+    norm.running_var.lerp_(variance * (count / (count - 1)), cast(float, norm.momentum))
+    if norm.num_batches_tracked is not None:
+        norm.num_batches_tracked += 1
+
+
+class _Chain(torch.autograd.Function):
+    """The links by the batch's own moments, which are returned too: mean and variance of each norm in turn."""
+
+    @staticmethod
+    def forward(ctx: Any, layer: LaneLayers, images: Tensor, *parameters: Tensor | None) -> tuple[Tensor, ...]:
+        kernels = _kernels()
+        described, size = layer.described(images, parameters)
+        groups = len(images) // kernels.dwmr_lanes()
+        moments = []
+        for link, step in zip(layer.links, described):
+            if link.norm is not None:
+                mean, variance = torch.empty(link.conv.out_channels), torch.empty(link.conv.out_channels)
+                step.mean, step.variance = mean.data_ptr(), variance.data_ptr()
+                moments += [mean, variance]
+        saved = layer.memory.take(kernels.dwmr_chain_saved(described, len(described), groups))
+        out = torch.empty(len(images), size)
+        given = (layer.look.described(images), groups, saved.data_ptr(), out.data_ptr(), torch.get_num_threads())
+        kernels.dwmr_chain_learn(described, len(described), *given)
+        ctx.layer, ctx.kept = layer, saved
+        ctx.save_for_backward(images, *moments, *parameters)
+        ctx.mark_non_differentiable(*moments)
+        return out, *moments
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> Any:
+        layer, norms = ctx.layer, sum(link.norm is not None for link in ctx.layer.links)
+        images, *rest = ctx.saved_tensors
+        moments, parameters = iter(rest[: 2 * norms]), rest[2 * norms :]
+        described, _ = layer.described(images, parameters)
+        gradients = [None if parameter is None else torch.zeros_like(parameter) for parameter in parameters]
+        for k, step in enumerate(described):
+            addresses = [_address(each) for each in gradients[4 * k : 4 * k + 4]]
+            step.dweight, step.dbias, step.dscale, step.dshift = addresses
+            if step.normed:
+                step.mean, step.variance = next(moments).data_ptr(), next(moments).data_ptr()
+        back = torch.empty_like(images) if ctx.needs_input_grad[1] else None
+        given = upstream[0].contiguous()
+        groups = len(images) // _kernels().dwmr_lanes()
+        where = (ctx.kept.data_ptr(), given.data_ptr(), _address(back), torch.get_num_threads())
+        _kernels().dwmr_chain_back(described, len(described), layer.look.described(images), groups, *where)
+        layer.memory.give_back(ctx.kept)
+        ctx.kept = None
+        return None, back, *gradients
 
 
 def _known(conv: nn.Conv2d) -> bool:
@@ -182,146 +329,6 @@ def _known(conv: nn.Conv2d) -> bool:
 
 def _usual(norm: nn.BatchNorm2d) -> bool:
     return norm.affine and norm.track_running_stats and norm.momentum is not None
-
-
-def _convolution(conv: nn.Conv2d) -> Step:
-    sides = (conv.kernel_size[0], conv.stride[0], conv.dilation[0], cast(int, conv.padding[0]))
-    return lambda values: cast(Tensor, _Convolve.apply(values, conv.weight, conv.bias, sides))
-
-
-def _rectified(norm: nn.BatchNorm2d) -> Step:
-    return lambda values: _normalise(norm, values, None)
-
-
-def _residual(block: ResidualBlock) -> Step:
-    convolution = _convolution(block.conv)
-    return lambda values: _normalise(block.norm, convolution(values), values)
-
-
-def _normalise(norm: nn.BatchNorm2d, values: Tensor, residual: Tensor | None) -> Tensor:
-    """ReLU(norm(values) + residual); in training the running statistics move on."""
-    mean, variance = norm.running_mean, norm.running_var
-    assert mean is not None
-    assert variance is not None
-    if not norm.training:
-        gain = norm.weight * torch.rsqrt(variance + norm.eps)
-        return _rectify(values, residual, gain, norm.bias - mean * gain)
-    out, mean_now, variance_now = cast(
-        tuple[Tensor, Tensor, Tensor], _Rectify.apply(values, residual, norm.weight, norm.bias, norm.eps)
-    )
-    with torch.no_grad():
-        count = values.numel() // values.shape[1]
-        mean.lerp_(mean_now, cast(float, norm.momentum))
-        variance.lerp_(variance_now * (count / (count - 1)), cast(float, norm.momentum))
-        if norm.num_batches_tracked is not None:
-            norm.num_batches_tracked += 1
-    return out
-
-
-def _rectify(values: Tensor, residual: Tensor | None, gain: Tensor, level: Tensor) -> Tensor:
-    out = torch.empty_like(values)
-    _kernels().dwmr_rectify(
-        values.data_ptr(), _address(residual), *_sizes(values), _address(gain), _address(level), *_to(out)
-    )
-    return out
-
-
-def _sizes(values: Tensor) -> tuple[int, int, int]:
-    """Groups, channels, pixels."""
-    return values.shape[0], values.shape[1], values.shape[2] * values.shape[3]
-
-
-def _to(out: Tensor) -> tuple[int, int]:
-    return out.data_ptr(), torch.get_num_threads()
-
-
-class _FromLanes(torch.autograd.Function):
-    """Lanes (groups, C, H, W, lanes) to images (N, C, H, W)."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor) -> Tensor:
-        return _out_of_lanes(values)
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> Tensor:
-        return _into_lanes(upstream[0].contiguous())
-
-
-def _into_lanes(images: Tensor) -> Tensor:
-    lanes = _kernels().dwmr_lanes()
-    out = images.new_empty(len(images) // lanes, *images.shape[1:], lanes)
-    _kernels().dwmr_to_lanes(images.data_ptr(), len(out), images[0].numel(), *_to(out))
-    return out
-
-
-def _out_of_lanes(values: Tensor) -> Tensor:
-    out = values.new_empty(len(values) * values.shape[-1], *values.shape[1:-1])
-    _kernels().dwmr_from_lanes(values.data_ptr(), len(values), out[0].numel(), *_to(out))
-    return out
-
-
-class _Convolve(torch.autograd.Function):
-    """A convolution of lanes (groups, C, H, W, lanes), or of images (N, C, H, W); the output is in lanes."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, values: Tensor, weight: Tensor, bias: Tensor | None, sides: tuple[int, int, int, int]
-    ) -> Tensor:
-        kernel, stride, dilation, padding = sides
-        ctx.images = values.ndim == 4
-        lanes = _kernels().dwmr_lanes()
-        groups = len(values) // lanes if ctx.images else len(values)
-        inputs, height, width = values.shape[1:4]
-        ctx.described = Convolution(inputs, len(weight), height, width, *sides)
-        rows, cols = ((side + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1 for side in (height, width))
-        out = values.new_empty(groups, len(weight), rows, cols, lanes)
-        given = (values.data_ptr(), ctx.images, groups, weight.data_ptr(), _address(bias))
-        _kernels().dwmr_convolve(ctypes.byref(ctx.described), *given, *_to(out))
-        ctx.save_for_backward(values, weight)
-        ctx.has_bias = bias is not None
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> Any:
-        values, weight = ctx.saved_tensors
-        given = upstream[0].contiguous()
-        back = torch.empty_like(values) if ctx.needs_input_grad[0] else None
-        dweight = torch.zeros_like(weight)
-        dbias = weight.new_zeros(len(weight)) if ctx.has_bias else None
-        inputs = (values.data_ptr(), ctx.images, given.data_ptr(), len(given), weight.data_ptr())
-        outputs = (_address(back), dweight.data_ptr(), _address(dbias), torch.get_num_threads())
-        _kernels().dwmr_convolve_back(ctypes.byref(ctx.described), *inputs, *outputs)
-        return back, dweight, dbias, None
-
-
-class _Rectify(torch.autograd.Function):
-    """ReLU(batch norm + residual) by the batch's own moments, which are returned too."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, values: Tensor, residual: Tensor | None, scale: Tensor, shift: Tensor, epsilon: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        mean, variance = torch.empty_like(scale), torch.empty_like(scale)
-        _kernels().dwmr_moments(values.data_ptr(), *_sizes(values), mean.data_ptr(), *_to(variance))
-        rate = torch.rsqrt(variance + epsilon)
-        gain = scale * rate
-        out = _rectify(values, residual, gain, shift - mean * gain)
-        ctx.save_for_backward(values, None if residual is None else out, mean, rate, scale, shift)
-        ctx.mark_non_differentiable(mean, variance)
-        return out, mean, variance
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> Any:
-        values, out, mean, rate, scale, shift = ctx.saved_tensors
-        given = upstream[0].contiguous()
-        back = torch.empty_like(values)
-        beside = None if out is None else torch.empty_like(values)
-        dscale, dshift = torch.empty_like(scale), torch.empty_like(scale)
-        inputs = (values.data_ptr(), _address(out), given.data_ptr(), *_sizes(values))
-        known = tuple(each.data_ptr() for each in (mean, rate, scale, shift))
-        outputs = (back.data_ptr(), _address(beside), dscale.data_ptr(), *_to(dshift))
-        _kernels().dwmr_rectify_back(*inputs, *known, *outputs)
-        return back, beside, dscale, dshift, None
 
 
 def coskewness(probs: Tensor) -> Tensor:

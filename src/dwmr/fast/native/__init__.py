@@ -26,6 +26,9 @@ SOURCES = Path(__file__).parent
 log = logging.getLogger("dwmr")
 
 
+_ADDRESS = ctypes.c_void_p
+
+
 class Convolution(ctypes.Structure):
     """A convolution of images (inputs, height, width), as `convolution.h` has it."""
 
@@ -35,13 +38,31 @@ class Convolution(ctypes.Structure):
     ]
 
 
+class Images(ctypes.Structure):
+    """Float images, or bytes with a scale and shift a channel, as `lanes.h` has it."""
+
+    _fields_ = [(name, _ADDRESS) for name in ("numbers", "bytes", "scale", "shift")]
+
+
 class Block(ctypes.Structure):
-    """Convolution, norm, ReLU, perhaps pooling, as `features.cpp` has it."""
+    """Convolution, norm of each image, ReLU, perhaps pooling, as `features.cpp` has it."""
 
     _fields_ = [
         *((name, ctypes.c_int) for name in ("inputs", "outputs", "height", "width", "pooled")),
         ("epsilon", ctypes.c_float),
-        *((name, ctypes.c_void_p) for name in ("weight", "scale", "shift", "dweight", "dscale", "dshift")),
+        *((name, _ADDRESS) for name in ("weight", "scale", "shift", "dweight", "dscale", "dshift")),
+    ]
+
+
+class Step(ctypes.Structure):
+    """Convolution, perhaps batch norm with a residual and ReLU, as `chain.cpp` has it."""
+
+    _fields_ = [
+        ("conv", Convolution),
+        *((name, ctypes.c_int) for name in ("normed", "residual")),
+        ("epsilon", ctypes.c_float),
+        *((name, _ADDRESS) for name in ("weight", "bias", "scale", "shift", "running_mean", "running_variance")),
+        *((name, _ADDRESS) for name in ("dweight", "dbias", "dscale", "dshift", "mean", "variance")),
     ]
 
 
@@ -56,16 +77,13 @@ def library() -> ctypes.CDLL | None:
     except OSError as error:
         log.info("the compiled kernels cannot be loaded: %s", error)
         return None
-    whole, address, size = ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t
+    whole, address, size = ctypes.c_int, _ADDRESS, ctypes.c_size_t
     signatures: dict[str, tuple[object, list[object]]] = {
         "lanes": (whole, []),
-        "to_lanes": (None, [address, whole, whole, address, whole]),
-        "from_lanes": (None, [address, whole, whole, address, whole]),
-        "convolve": (None, [address, address, whole, whole, *[address] * 3, whole]),
-        "convolve_back": (None, [address, address, whole, address, whole, *[address] * 4, whole]),
-        "moments": (None, [address, whole, whole, whole, address, address, whole]),
-        "rectify": (None, [address, address, whole, whole, whole, address, address, address, whole]),
-        "rectify_back": (None, [*[address] * 3, whole, whole, whole, *[address] * 8, whole]),
+        "chain_saved": (size, [address, whole, whole]),
+        "chain_apply": (None, [address, whole, address, whole, address, whole]),
+        "chain_learn": (None, [address, whole, address, whole, address, address, whole]),
+        "chain_back": (None, [address, whole, address, whole, address, address, address, whole]),
         "features_saved": (size, [address, whole, whole]),
         "features": (None, [address, whole, address, whole, whole, address, address, whole]),
         "features_back": (None, [address, whole, whole, address, address, whole]),

@@ -127,16 +127,6 @@ std::vector<Weights> prepared(const Block* blocks, int depth, bool turned) {
     return all_weights;
 }
 
-// Images (count, inputs, height, width) of one group into framed planes; lanes beyond the last image are 0.
-void gather_framed(const Block& b, const float* images, int count, int first, vec* out) {
-    const Convolution c = convolution(b);
-    const size_t image = b.inputs * plane(b);
-    for (int i = 0; i < b.inputs; i++)
-        for (int r = 0; r < b.height; r++)
-            gather(images + first * image + i * plane(b) + size_t(r) * b.width, image, b.width, std::min(LANES, count - first),
-                   out + i * c.framed() + size_t(r + 1) * c.cols() + 1);
-}
-
 }  // namespace
 
 extern "C" {
@@ -145,19 +135,22 @@ extern "C" {
 size_t dwmr_features_saved(const Block* blocks, int depth, int groups) { return groups * room_size(blocks, depth) * LANES; }
 
 // images to features (count, outputs · out_height · out_width). `saved` holds every group with `keep`, else one a thread.
-void dwmr_features(const Block* blocks, int depth, const float* images, int count, int keep, float* saved, float* features,
+void dwmr_features(const Block* blocks, int depth, const Images* images, int count, int keep, float* saved, float* features,
                    int threads) {
     const auto weight = prepared(blocks, depth, false);
     const Block& last = blocks[depth - 1];
     const size_t size = result(last);
 #pragma omp parallel num_threads(threads)
     {
-        Vectors end(size);
+        const Block& first = blocks[0];
+        Vectors start(first.inputs * plane(first)), end(size);
 #pragma omp for schedule(static)
         for (int g = 0; g < groups_of(count); g++) {
             vec* memory = reinterpret_cast<vec*>(saved) + room_size(blocks, depth) * (keep ? g : omp_get_thread_num());
             const auto rooms = rooms_in(blocks, depth, memory);
-            gather_framed(blocks[0], images, count, g * LANES, rooms[0].in);
+            const int known = std::min(LANES, count - g * LANES);
+            gather(*images, first.inputs, first.inputs * plane(first), g * LANES, known, start.at);
+            frame(first.inputs, first.height, first.width, 1, start.at, rooms[0].in);
             for (int k = 0; k < depth; k++) {
                 const Block& b = blocks[k];
                 convolve(weight[k], rooms[k].in, nullptr, rooms[k].y);
@@ -170,7 +163,7 @@ void dwmr_features(const Block* blocks, int depth, const float* images, int coun
                     activated(b, rooms[k], end.at, size / b.outputs, out_width(b));
                 }
             }
-            scatter(end.at, size, size, std::min(LANES, count - g * LANES), features + g * LANES * size);
+            scatter(end.at, size, size, known, features + g * LANES * size);
         }
     }
 }

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from dwmr.errors import InputError
-from dwmr.search_spaces import Choice, Space
+from dwmr.tuning.spaces import Choice, Space
 
 try:
     import optuna

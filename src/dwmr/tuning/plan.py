@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dwmr.config import Config
-from dwmr.halving import CONFIRMED, SEEDS, confirmed, rungs, survivors
-from dwmr.search_spaces import Space, as_data, options
 from dwmr.seeding import below, rng
-from dwmr.study_journal import Journal, is_told, rows_of, score_of
+from dwmr.tuning.halving import CONFIRMED, SEEDS, confirmed, rungs, survivors
+from dwmr.tuning.journal import Journal, is_told, rows_of, score_of
+from dwmr.tuning.spaces import Space, as_data, options
 
 SEARCH, CONFIRMATION = "search", "confirmation"
 

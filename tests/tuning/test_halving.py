@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dwmr.halving import best_so_far, chosen, confirmed, expected_best, ranked, rungs, survivors
+from dwmr.tuning.halving import best_so_far, chosen, confirmed, expected_best, ranked, rungs, survivors
 
 
 @pytest.mark.parametrize(

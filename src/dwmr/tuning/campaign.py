@@ -37,8 +37,9 @@ from dwmr.config import Config
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.evaluation import imagination_scores
 from dwmr.presets import start_values
-from dwmr.search_spaces import Space, check_space, search_space, values_of, without
-from dwmr.study_journal import (
+from dwmr.train import check_choices, train_many
+from dwmr.transitions import Splits, Transitions
+from dwmr.tuning.journal import (
     FrozenTrial,
     Journal,
     Study,
@@ -49,9 +50,7 @@ from dwmr.study_journal import (
     sampler,
     score_of,
 )
-from dwmr.train import check_choices, train_many
-from dwmr.transitions import Splits, Transitions
-from dwmr.tuning_plan import (
+from dwmr.tuning.plan import (
     CONFIRMATION,
     SEARCH,
     Plan,
@@ -61,7 +60,8 @@ from dwmr.tuning_plan import (
     run_epochs,
     run_epochs_done,
 )
-from dwmr.tuning_report import summarize
+from dwmr.tuning.report import summarize
+from dwmr.tuning.spaces import Space, check_space, search_space, values_of, without
 from dwmr.world_model import resolve_device
 
 TRIALS, AT_ONCE = 64, 16

@@ -13,14 +13,15 @@ from pathlib import Path
 import pytest
 
 import dwmr
-from dwmr import InputError, Splits, halving, search_spaces, tuning
+from dwmr import InputError, Splits
 from dwmr.evaluation import imagination_scores, probes
-from dwmr.halving import survivors
 from dwmr.presets import start_values
-from dwmr.search_spaces import Range, options
-from dwmr.study_journal import Journal, is_told, rows_of
-from dwmr.tuning import tune
-from dwmr.tuning_report import code_version, save, write_preset
+from dwmr.tuning import campaign as running
+from dwmr.tuning import halving, spaces, tune
+from dwmr.tuning.halving import survivors
+from dwmr.tuning.journal import Journal, is_told, rows_of
+from dwmr.tuning.report import code_version, save, write_preset
+from dwmr.tuning.spaces import Range, options
 
 SOURCE = str(Path(dwmr.__file__).parents[1])
 NAME = "generic/dwmr"
@@ -36,8 +37,8 @@ def quick():
         patch.setattr(probes, "MIN_UPDATES", 1)
         patch.setattr(probes, "EPOCHS", 3)
         patch.setattr(halving, "CONFIRMED", 2)
-        patch.setattr(tuning, "STARTUP", 4)
-        patch.setattr(tuning, "POLL", 0.02)
+        patch.setattr(running, "STARTUP", 4)
+        patch.setattr(running, "POLL", 0.02)
         patch.setattr(os, "fsync", lambda descriptor: None)  # no test cuts the power
         yield
 
@@ -127,7 +128,7 @@ def test_a_finished_campaign_leaves_its_journal_alone(data, whole):
 
 def test_where_it_was_stopped_does_not_matter(data, whole, tmp_path, monkeypatch):
     steps = iter(range(10**6))
-    monkeypatch.setattr(tuning._Clock, "goes_on", lambda self: next(steps) % 7 != 6)  # "no" at every seventh epoch
+    monkeypatch.setattr(running._Clock, "goes_on", lambda self: next(steps) % 7 != 6)  # "no" at every seventh epoch
     calls = 0
     while not (found := campaign(data, tmp_path / "j"))["finished"]:
         calls += 1
@@ -137,7 +138,7 @@ def test_where_it_was_stopped_does_not_matter(data, whole, tmp_path, monkeypatch
 
 def test_run_folders_that_are_lost_are_made_again(data, whole, tmp_path, monkeypatch):
     steps = iter(range(10**6))
-    monkeypatch.setattr(tuning._Clock, "goes_on", lambda self: next(steps) % 30 != 29)
+    monkeypatch.setattr(running._Clock, "goes_on", lambda self: next(steps) % 30 != 29)
     calls = 0
     while not (found := campaign(data, tmp_path / "j", scratch=tmp_path / f"scratch-{calls}"))["finished"]:
         calls += 1
@@ -156,9 +157,10 @@ CHILD = """
 import sys, torch
 torch.set_num_threads(1)
 import dwmr
-from dwmr import halving, tuning
+from dwmr import tuning
+from dwmr.tuning import campaign, halving
 from dwmr.evaluation import probes
-probes.MIN_UPDATES, probes.EPOCHS, halving.CONFIRMED, tuning.STARTUP, tuning.POLL = 1, 3, 2, 4, 0.02
+probes.MIN_UPDATES, probes.EPOCHS, halving.CONFIRMED, campaign.STARTUP, campaign.POLL = 1, 3, 2, 4, 0.02
 train, journal = sys.argv[1:]
 train = dwmr.load_transitions(train)
 settings = {"bits": 12, "batch_size": 16, "epochs": 2}
@@ -231,20 +233,20 @@ def test_the_budget_is_kept_and_the_same_call_goes_on(data, whole, tmp_path):
 
 
 def test_time_is_judged_by_what_earlier_work_took():
-    clock = tuning._Clock(time.monotonic() + 100)
+    clock = running._Clock(time.monotonic() + 100)
     assert clock.fits(10**9)  # nothing is known yet
     clock.trained, clock.training = 10, 10.0
     assert clock.fits(80)
     assert not clock.fits(95)
     clock.scoring = 200.0
     assert not clock.goes_on()
-    assert tuning._Clock(None).left() == float("inf")
+    assert running._Clock(None).left() == float("inf")
 
 
 @pytest.mark.gpu
 def test_on_a_gpu_a_batch_is_one_program_and_goes_on_where_it_was(data, tmp_path, monkeypatch):
     steps = iter(range(10**6))
-    monkeypatch.setattr(tuning._Clock, "goes_on", lambda self: next(steps) % 5 != 4)
+    monkeypatch.setattr(running._Clock, "goes_on", lambda self: next(steps) % 5 != 4)
     calls = 0
     while not (found := campaign(data, tmp_path / "j", device="cuda"))["finished"]:
         calls += 1
@@ -254,7 +256,7 @@ def test_on_a_gpu_a_batch_is_one_program_and_goes_on_where_it_was(data, tmp_path
 
 
 def test_trials_that_diverge_are_results(data, tmp_path, monkeypatch):
-    monkeypatch.setitem(search_spaces.ALWAYS, "lr", Range(1e-3, 1e30, log=True))
+    monkeypatch.setitem(spaces.ALWAYS, "lr", Range(1e-3, 1e30, log=True))
     found = campaign(data, tmp_path / "j", trials=8, settings=SETTINGS | {"epochs": 2})
     assert found["finished"]
     lost = [trial for trial in found["trials"] if trial["state"].startswith("diverged: ")]

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from dwmr.errors import InputError
 from dwmr.objectives import OBJECTIVES
 from dwmr.presets import START_VALUES, start_values
-from dwmr.search_spaces import (
+from dwmr.train import check_choices
+from dwmr.tuning.spaces import (
     Choice,
     Dimension,
     Range,
@@ -19,7 +20,6 @@ from dwmr.search_spaces import (
     values_of,
     without,
 )
-from dwmr.train import check_choices
 
 NAMES = list(START_VALUES)
 

@@ -17,11 +17,11 @@ import torch
 import dwmr
 from dwmr.errors import InputError
 from dwmr.files import atomic_write_bytes, atomic_write_json
-from dwmr.halving import best_so_far, chosen, expected_best
 from dwmr.report.pictures import new_figure
-from dwmr.search_spaces import as_data, options
-from dwmr.study_journal import DIVERGED, Journal, is_told, rows_of, score_of
-from dwmr.tuning_plan import CONFIRMATION, SEARCH, Plan
+from dwmr.tuning.halving import best_so_far, chosen, expected_best
+from dwmr.tuning.journal import DIVERGED, Journal, is_told, rows_of, score_of
+from dwmr.tuning.plan import CONFIRMATION, SEARCH, Plan
+from dwmr.tuning.spaces import as_data, options
 
 BLUE, ORANGE, GREY = "#3f7fd6", "#e08a2e", "#8a8a8a"
 PACKAGE = Path(dwmr.__file__).parent

@@ -1,0 +1,66 @@
+"""The command line: thin functions over the library. Wrong input ends in one line and exit status 2."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from typing import Annotated, Any
+
+import typer
+
+import dwmr
+from dwmr.cli import campaigns, learning  # noqa: F401 - they add their commands to the app
+from dwmr.cli.common import app, err, say
+from dwmr.data.digits import DigitsUnavailable
+from dwmr.errors import InputError, TrainingDiverged
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        say(f"dwmr {dwmr.__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; every foreseeable fault is one line on standard error and exit status 2."""
+    warnings.showwarning = _show_warning
+    _show_log()
+    usage_error: Any = typer.BadParameter.__base__
+    try:
+        status = app(standalone_mode=False)
+    except usage_error as error:
+        if not error.format_message():  # no command was named, and the help is out already
+            sys.exit(0)
+        _fail(error.format_message())
+    except (InputError, TrainingDiverged, DigitsUnavailable) as error:
+        _fail(str(error))
+    except OSError as error:
+        named = f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
+        _fail(named or str(error))
+    except (KeyboardInterrupt, typer.Abort):
+        err.print("interrupted")
+        sys.exit(130)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+class _ToStandardError(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        err.print(record.getMessage(), markup=False, soft_wrap=True)
+
+
+def _show_log() -> None:
+    log = logging.getLogger("dwmr")
+    log.setLevel(logging.INFO)
+    if not any(isinstance(handler, _ToStandardError) for handler in log.handlers):
+        log.addHandler(_ToStandardError())
+
+
+def _fail(message: str) -> None:
+    err.print(f"error: {' '.join(message.split())}", markup=False, soft_wrap=True)
+    sys.exit(2)
+
+
+def _show_warning(message: Warning | str, *details: Any, **more: Any) -> None:
+    err.print(f"warning: {message}", markup=False, soft_wrap=True)

@@ -1,0 +1,61 @@
+"""What the commands share: the app, common options, printing, and finding the data."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from dwmr.config import parse_option
+from dwmr.data import collect as benchmarks
+from dwmr.errors import InputError
+from dwmr.transitions import Splits, load_splits
+
+app = typer.Typer(
+    help="Learn Boolean world models from images and discrete actions.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+MOST_SEEDS = 1000
+out = Console()
+err = Console(stderr=True, highlight=False)
+
+Seed = Annotated[int, typer.Option(help="Everything random follows from it.", min=0)]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+
+
+def example(*lines: str) -> str:
+    """The epilogue of a command's help."""
+    return "\n\n".join(["[bold]Examples[/bold]", *(f"  $ {line}" for line in lines)])
+
+
+def say(line: str) -> None:
+    out.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def parse_settings(settings: list[str]) -> dict[str, Any]:
+    values = dict(parse_option(setting) for setting in settings)
+    fixed = {"benchmark", "model"} & set(values)
+    if fixed:
+        raise InputError(f"{' and '.join(sorted(fixed))} come with the preset's name, not with --set")
+    return values
+
+
+def load_data(data: Path | None, benchmark: str) -> Splits:
+    """The data named, or the benchmark's own, collected once into the cache."""
+    if data is not None:
+        return load_splits(data)
+    if benchmark not in benchmarks.BENCHMARKS:
+        raise InputError(f"{benchmark!r} has no data of its own; name yours with --data")
+    return load_splits(benchmarks.cached_benchmark(benchmark))
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")

@@ -1,0 +1,233 @@
+"""Collecting, training, evaluating, and the list of presets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import dwmr
+from dwmr import tables
+from dwmr.checkpoint import RUN, read_info
+from dwmr.cli.common import (
+    MOST_SEEDS,
+    AsJson,
+    Device,
+    Seed,
+    app,
+    example,
+    load_data,
+    out,
+    parse_settings,
+    print_json,
+    say,
+)
+from dwmr.config import option_names
+from dwmr.data import collect as benchmarks
+from dwmr.errors import InputError, TrainingDiverged, unknown
+from dwmr.evaluation import examine
+from dwmr.presets import PRESETS, TUNED, preset
+from dwmr.run_folder import read_metrics
+from dwmr.train import check_choices
+from dwmr.transitions import Splits, Transitions, load_splits
+from dwmr.world_model import resolve_device
+
+
+@app.command(
+    epilog=example(
+        "dwmr collect iceslider --out data/iceslider",
+        "dwmr collect --env dwmr/SlidingTiles-v0 --transitions 5000 --out data/tiles",
+    )
+)
+def collect(
+    destination: Annotated[Path, typer.Option("--out", help="Folder to make.")],
+    benchmark: Annotated[
+        str | None, typer.Argument(help="8puzzle, 8puzzle-noisy, iceslider, iceslider-noisy or digitjump.")
+    ] = None,
+    env: Annotated[str | None, typer.Option(help="Any Gymnasium environment with images and few actions.")] = None,
+    transitions: Annotated[int | None, typer.Option(help="Size of the training split.", min=1)] = None,
+    digits: Annotated[str, typer.Option(help="mnist, sklearn, or a folder with MNIST's IDX files.")] = "mnist",
+    render: Annotated[bool, typer.Option("--render", help="With --env: learn from rendered frames.")] = False,
+    episode_steps: Annotated[
+        int | None, typer.Option(help="With --env: begin anew after so many actions (200).", min=1)
+    ] = None,
+    seed: Seed = 0,
+) -> None:
+    """Collect transitions: the paper's splits of a benchmark, or random walks in any environment."""
+    if (benchmark is None) == (env is None):
+        raise InputError("name a benchmark or an environment: dwmr collect iceslider …, or dwmr collect --env ID …")
+    if env is not None:
+        from dwmr.data.gym_collect import EPISODE_STEPS, collect_env
+
+        if transitions is None:
+            raise InputError("--env needs --transitions: how many to collect for training")
+        steps = EPISODE_STEPS if episode_steps is None else episode_steps
+        collect_env(env, destination, transitions=transitions, seed=seed, render=render, episode_steps=steps)
+    elif benchmark is not None:
+        if render or episode_steps is not None:
+            raise InputError("--render and --episode-steps go with --env")
+        benchmarks.collect_benchmark(benchmark, destination, seed=seed, transitions=transitions, digits=digits)
+    splits = load_splits(destination)
+    preview = _preview(splits.train, destination / "preview.png")
+    sizes = ", ".join(f"{name} {len(part):,}" for name, part in _parts(splits).items())
+    say(f"{destination}: {sizes}{preview}")
+
+
+@app.command(
+    epilog=example(
+        "dwmr train iceslider/dwmr --out runs/ice",
+        "dwmr train 8puzzle/dwmr --data data/8puzzle --out runs/p --seeds 0-2 --set lr=2e-3 --set lr_factor=0.95",
+        "dwmr train generic/dwmr --data mine.npz --out runs/mine --set bits=32",
+    )
+)
+def train(
+    name: Annotated[str, typer.Argument(metavar="PRESET", help="benchmark/model; `dwmr presets` lists them.")],
+    run: Annotated[Path, typer.Option("--out", help="Run folder to make.")],
+    data: Annotated[Path | None, typer.Option(help="Data folder or .npz; by default the preset's benchmark.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the folder's last checkpoint.")] = False,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="name=value, as often as wanted.")] = None,
+    values: Annotated[Path | None, typer.Option("--config", help="JSON with values, such as a tuned preset.")] = None,
+    seed: Seed = 0,
+    seeds: Annotated[str | None, typer.Option(help="Several runs, such as 0-9 or 1,4,7: RUN/seed-N each.")] = None,
+    fast: Annotated[str, typer.Option(help="auto, or off for the plain path.")] = "auto",
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also log for TensorBoard.")] = False,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Train a world model; RUN can be loaded at any moment, and resumed after a kill."""
+    config = preset(name).replace(**_values_in(values) | parse_settings(settings or []))
+    check_choices(config, tensorboard=tensorboard, fast=fast)
+    resolve_device(device)
+    if seeds is not None and seed:
+        raise InputError("give --seed or --seeds, not both")
+    chosen = _parse_seeds(seeds) if seeds is not None else [seed]
+    folders = {one: run / f"seed-{one}" if seeds is not None else run for one in chosen}
+    taken = [folder for folder in folders.values() if folder.exists()]
+    if taken and not resume:
+        raise InputError(f"{taken[0]} exists already; --resume goes on with it, or choose another --out")
+    splits = load_data(data, config.benchmark)
+    results = dwmr.train_many(
+        config,
+        train=splits.train,
+        val=splits.val,
+        seeds=chosen,
+        outs=list(folders.values()),
+        device=device,
+        resume=resume,
+        fast=fast,
+        tensorboard=tensorboard,
+    )
+    ended = {str(folder): result for folder, result in zip(folders.values(), results)}
+    done = {folder: result for folder, result in ended.items() if isinstance(result, dwmr.Run)}
+    if as_json:
+        print_json({folder: result.metrics[-1] for folder, result in done.items()})
+    else:
+        for folder, result in done.items():
+            say(f"{folder}: {tables.last_epoch(result.metrics)}")
+    failures = [f"{folder}: {result}" for folder, result in ended.items() if folder not in done]
+    if failures:
+        raise TrainingDiverged("; ".join(failures))
+
+
+@app.command(
+    epilog=example(
+        "dwmr evaluate runs/ice",
+        "dwmr evaluate runs/ice --data data/iceslider --split val --json",
+        "dwmr evaluate runs/ice --report report.html",
+    )
+)
+def evaluate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    data: Annotated[Path | None, typer.Option(help="Data folder or .npz; by default the run's benchmark.")] = None,
+    split: Annotated[str, typer.Option(help="test, val or train.")] = "test",
+    horizon: Annotated[int, typer.Option(help="Longest roll-out.", min=1)] = 1000,
+    report: Annotated[Path | None, typer.Option(help="Also write an HTML page to look at.")] = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Judge a world model: boards read from its bits, imagination, roll-outs, health of the code."""
+    if split not in ("train", "val", "test"):
+        raise unknown("split", split, ("train", "val", "test"))
+    if report is not None:
+        from dwmr.report import require_matplotlib
+
+        require_matplotlib()
+        if report.is_dir() or not report.name:
+            raise InputError(f"--report names a file to write, got {str(report)!r}")
+    if not (run / RUN).exists() and list(run.glob(f"seed-*/{RUN}")):
+        raise InputError(f"{run} holds several runs; name one, such as {sorted(run.glob('seed-*'))[0]}")
+    info = read_info(run)
+    model = dwmr.WorldModel.load(run, device=device)
+    splits = load_data(data, info.config.benchmark)
+    parts = _parts(splits)
+    test = parts.get(split)
+    if not isinstance(test, Transitions):
+        raise InputError(f"the data has no split {split!r}; it has {', '.join(parts)}")
+    found = examine(
+        model, train=splits.train, test=test, rollout=splits.rollout, horizon=horizon, seed=seed, intervals=True
+    )
+    if report is not None:
+        from dwmr.report import write_report
+
+        write_report(report, info=info, metrics=read_metrics(run), model=model, examination=found, test=test)
+    if as_json:
+        print_json(found.figures)
+        return
+    for table in tables.evaluation(found.figures):
+        out.print(table)
+    if report is not None:
+        say(f"report: {report}")
+
+
+@app.command(epilog=example("dwmr presets", "dwmr presets --json"))
+def presets(as_json: AsJson = False) -> None:
+    """List the presets, and the options that --set takes."""
+    if as_json:
+        print_json({name: config.to_dict() for name, config in PRESETS.items()})
+        return
+    out.print(tables.presets(PRESETS, TUNED))
+    say("tuned: trials of the search that found the values; –: start values")
+    say(f"Options of --set: {', '.join(option_names())}")
+
+
+def _values_in(path: Path | None) -> dict[str, Any]:
+    """The values of a JSON file as `dwmr tune` writes it: by option, alone or under "values" (or "chosen")."""
+    if path is None:
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        found = found.get("chosen") or found
+        return dict(found.get("values", found))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} holds no values of options: {error}") from error
+
+
+def _parse_seeds(text: str) -> list[int]:
+    """``0-9`` or ``1,4,7`` or a mixture, as numbers."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise InputError(f"seeds are given as 0-9 or 1,4,7, got {text!r}")
+        seeds += range(int(first), min(int(last if dash else first), int(first) + MOST_SEEDS) + 1)
+    if not 1 <= len(seeds) <= MOST_SEEDS or len(set(seeds)) != len(seeds):
+        raise InputError(f"seeds must name 1 to {MOST_SEEDS}, and none twice, got {text!r}")
+    return seeds
+
+
+def _parts(splits: Splits) -> dict[str, Any]:
+    named = {"train": splits.train, "val": splits.val, "test": splits.test, "rollout": splits.rollout}
+    return {name: part for name, part in named.items() if part is not None}
+
+
+def _preview(transitions: Transitions, path: Path) -> str:
+    from dwmr.report.pictures import save_preview
+
+    try:
+        save_preview(transitions, path)
+    except InputError as error:
+        return f" (no preview: {error})"
+    return f"; preview in {path}"
