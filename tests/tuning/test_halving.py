@@ -11,9 +11,9 @@ from dwmr.tuning.halving import best_so_far, chosen, confirmed, expected_best, r
 
 @pytest.mark.parametrize(
     ("epochs", "expected"),
-    [(40, [5, 13, 40]), (20, [3, 7, 20]), (6, [1, 2, 6]), (4, [1, 4]), (2, [1, 2]), (1, [1])],
+    [(40, [8, 20, 40]), (20, [4, 10, 20]), (6, [2, 3, 6]), (4, [1, 2, 4]), (2, [1, 2]), (1, [1])],
 )
-def test_trials_are_compared_at_a_ninth_a_third_and_the_end(epochs, expected):
+def test_trials_are_compared_at_a_fifth_a_half_and_the_end(epochs, expected):
     assert rungs(epochs) == expected
 
 

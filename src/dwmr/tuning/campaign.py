@@ -2,9 +2,9 @@
 
 A campaign is a row of stages, the same for every model:
 
-1. *search*: all trials, to the first rung (5 of 40 epochs). The first is the preset's start values. The next are
+1. *search*: all trials, to the first rung (8 of 40 epochs). The first is the preset's start values. The next are
    random, until `STARTUP` are told; then a tree-structured Parzen estimator (TPE) learns from the scores so far.
-2. *rungs*: the best third goes on to the second rung (13), the best third of those to the last epoch (40). They go
+2. *rungs*: the best third goes on to the second rung (20), the best third of those to the last epoch (40). They go
    on from their run folders; nothing is trained twice.
 3. *confirmation*: the best four, and the start values beside them, are trained again with three fresh seeds each. The
    highest mean wins, so on the validation split the choice is never worse than the start values, nor mere luck.

@@ -16,8 +16,8 @@ Scores = Mapping[int, float | None]
 
 
 def rungs(epochs: int) -> list[int]:
-    """Where trials are compared: about a ninth, a third and all of the epochs (5, 13, 40 or 3, 7, 20)."""
-    return sorted({-(-epochs // 9), max(1, round(epochs / 3)), epochs})
+    """Where trials are compared: about a fifth, a half and all of the epochs (8, 20, 40 or 4, 10, 20)."""
+    return sorted({-(-epochs // 5), max(1, epochs // 2), epochs})
 
 
 def ranked(scores: Scores) -> list[int]:
