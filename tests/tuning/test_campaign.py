@@ -72,7 +72,7 @@ def score(trial, epochs):
 def test_the_stages_of_a_campaign(whole):
     _, found = whole
     assert found["finished"]
-    assert found["stages"] == {"search": 1, "epoch 2": 2, "epoch 6": 6, "confirmation": 6}
+    assert found["stages"] == {"search": 2, "epoch 3": 3, "epoch 6": 6, "confirmation": 6}
     trials = found["trials"]
     assert [trial["trial"] for trial in trials] == list(range(TRIALS))
     assert all("1" in trial["scores"] for trial in trials)
@@ -301,7 +301,7 @@ def test_the_summary_and_the_pictures(whole, tmp_path):
 def test_where_it_comes_from(whole):
     provenance = whole[1]["provenance"]
     assert provenance["trials"] == TRIALS
-    assert provenance["run_epochs"] == 6 * 1 + 1 * 2 + 2 * 6 + len(whole[1]["confirmations"]) * 3 * 6
+    assert provenance["run_epochs"] == 6 * 2 + 1 * 3 + 2 * 6 + len(whole[1]["confirmations"]) * 3 * 6
     assert provenance["dwmr"] == dwmr.__version__
     assert provenance["sources"] == code_version()["sources"]
     assert len(provenance["confirmed_with_seeds"]) == 3
