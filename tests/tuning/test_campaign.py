@@ -75,14 +75,14 @@ def test_the_stages_of_a_campaign(whole):
     assert found["stages"] == {"search": 2, "epoch 3": 3, "epoch 6": 6, "confirmation": 6}
     trials = found["trials"]
     assert [trial["trial"] for trial in trials] == list(range(TRIALS))
-    assert all("1" in trial["scores"] for trial in trials)
-    first = {trial["trial"]: score(trial, 1) for trial in trials}
-    second = {trial["trial"]: score(trial, 2) for trial in trials if "2" in trial["scores"]}
+    assert all("2" in trial["scores"] for trial in trials)
+    first = {trial["trial"]: score(trial, 2) for trial in trials}
+    second = {trial["trial"]: score(trial, 3) for trial in trials if "3" in trial["scores"]}
     last = {trial["trial"]: score(trial, 6) for trial in trials if "6" in trial["scores"]}
     assert set(second) == set(survivors(first))
     assert set(last) == set(survivors(second))
     assert (len(second), len(last)) == (3, 2)
-    assert {trial["state"] for trial in trials} == {"stopped after epoch 1", "stopped after epoch 2", "finished"}
+    assert {trial["state"] for trial in trials} == {"stopped after epoch 2", "stopped after epoch 3", "finished"}
 
 
 def test_the_first_trial_is_the_preset_as_it_starts(whole):
