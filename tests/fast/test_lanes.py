@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import tomllib
+from pathlib import Path
 
 import pytest
 import torch
@@ -219,3 +221,13 @@ def test_short_runs_do_not_compile(monkeypatch, tiny):
     model = dwmr.world_model.build_model(config, tiny.image_shape, tiny.n_actions, decoder=False)
     learner = dwmr.schemes.Learner(model, dwmr.objectives.OBJECTIVES["dwmr"], torch.tensor(1e-3), noisy_predictor=False)
     assert quicken(learner, learner.objective, WORTH_COMPILING - 1) == "torch kernels"
+
+
+def test_every_source_of_the_kernels_is_packaged():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    patterns = project["tool"]["setuptools"]["package-data"]["dwmr"]
+    package = Path(dwmr.__file__).parent
+    sources = [path for path in native.SOURCES.iterdir() if path.suffix in (".cpp", ".h")]
+    assert len(sources) > 3
+    for path in sources:
+        assert any(path.relative_to(package).match(pattern) for pattern in patterns), path
