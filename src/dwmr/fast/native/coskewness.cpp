@@ -115,16 +115,16 @@ extern "C" double dwmr_coskewness(const float* x, int samples, int bits, float* 
     std::memset(padded.at, 0, size * sizeof(vec));
     for (int n = 0; n < samples; n++) std::memcpy(padded.at + size_t(n) * blocks, x + size_t(n) * bits, bits * sizeof(float));
     Vectors pulls(dx ? threads * size : 0);
+    if (dx) std::memset(pulls.at, 0, threads * size * sizeof(vec));  // fewer threads may come than were asked for
     std::vector<double> sums(threads);
 #pragma omp parallel num_threads(threads)
     {
         const int me = omp_get_thread_num();
         Vectors z(rows), own(rows), signs(size_t(LANES) * blocks), turned(size_t(LANES) * blocks);
         vec* mine = dx ? pulls.at + me * size : nullptr;
-        if (dx) std::memset(mine, 0, size * sizeof(vec));
         const Sums all_sums{padded.at, rows, blocks, mine, z.at, signs.at, own.at};
         // Bits in turn, the long rows of i = 0, 1, … first: an even share, and the same on every run.
-        for (int i = me; i + 2 < bits; i += threads) sums[me] += all_sums.of_bit(i, dx != nullptr, turned.at);
+        for (int i = me; i + 2 < bits; i += omp_get_num_threads()) sums[me] += all_sums.of_bit(i, dx != nullptr, turned.at);
     }
     double sum = 0;
     for (double part : sums) sum += part;
