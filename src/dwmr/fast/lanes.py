@@ -183,6 +183,12 @@ class Link:
     norm: nn.BatchNorm2d | None = None
     residual: bool = False
 
+    @property
+    def sides(self) -> tuple[int, int, int, int]:
+        """Kernel, stride, dilation and padding, each the same in both directions."""
+        conv = self.conv
+        return conv.kernel_size[0], conv.stride[0], conv.dilation[0], cast(int, conv.padding[0])
+
     def parameters(self) -> Iterator[Tensor | None]:
         norm = self.norm
         yield from (self.conv.weight, self.conv.bias, norm.weight if norm else None, norm.bias if norm else None)
@@ -224,46 +230,45 @@ class LaneLayers(nn.Module):
             return self._by_running_moments(images)
         parameters = [parameter for link in self.links for parameter in link.parameters()]
         out, *moments = cast(tuple[Tensor, ...], _Chain.apply(self, images, *parameters))
-        for norm, mean, variance, count in zip(norms, moments[::2], moments[1::2], self._counts(images)):
-            _track(norm, mean, variance, count)
+        planes = [plane for link, plane in zip(self.links, self.planes(images)) if link.norm is not None]
+        for norm, mean, variance, plane in zip(norms, moments[::2], moments[1::2], planes):
+            _track(norm, mean, variance, len(images) * plane.numel())
         return out
 
     @torch.no_grad()
     def _by_running_moments(self, images: Tensor) -> Tensor:
-        described, size = self.described(images, [p for link in self.links for p in link.parameters()])
-        out = torch.empty(len(images), size)
+        described = self.described(images, [p for link in self.links for p in link.parameters()])
+        out = torch.empty(len(images), self.size(images))
         groups = len(images) // _kernels().dwmr_lanes()
         given = (self.look.described(images), groups, out.data_ptr(), torch.get_num_threads())
         _kernels().dwmr_chain_apply(described, len(described), *given)
         return out
 
-    def described(self, images: Tensor, parameters: Sequence[Tensor | None]) -> tuple[Any, int]:
-        """The links as the kernels take them, and the size of the output."""
-        height, width = images.shape[-2:]
+    def planes(self, images: Tensor) -> list[torch.Size]:
+        """The height and width behind each link."""
+        planes, plane = [], images.shape[-2:]
+        for link in self.links:
+            kernel, stride, dilation, padding = link.sides
+            plane = torch.Size((side + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1 for side in plane)
+            planes.append(plane)
+        return planes
+
+    def size(self, images: Tensor) -> int:
+        """Of the output."""
+        return self.links[-1].conv.out_channels * self.planes(images)[-1].numel()
+
+    def described(self, images: Tensor, parameters: Sequence[Tensor | None]) -> Any:
+        """The links as the kernels take them."""
         described = (Step * len(self.links))()
-        for k, link in enumerate(self.links):
+        before = [images.shape[-2:], *self.planes(images)]
+        for k, (link, plane) in enumerate(zip(self.links, before)):
             conv, norm = link.conv, link.norm
-            kernel, stride, dilation = conv.kernel_size[0], conv.stride[0], conv.dilation[0]
-            padding = cast(int, conv.padding[0])
-            form = Convolution(conv.in_channels, conv.out_channels, height, width, kernel, stride, dilation, padding)
+            form = Convolution(conv.in_channels, conv.out_channels, *plane, *link.sides)
             running = (None, None) if norm is None else (_address(norm.running_mean), _address(norm.running_var))
             known = [_address(parameter) for parameter in parameters[4 * k : 4 * k + 4]]
             eps = 0.0 if norm is None else norm.eps
             described[k] = Step(form, norm is not None, link.residual, eps, *known, *running)
-            reach = dilation * (kernel - 1)
-            height, width = ((side + 2 * padding - reach - 1) // stride + 1 for side in (height, width))
-        return described, self.links[-1].conv.out_channels * height * width
-
-    def _counts(self, images: Tensor) -> Iterator[int]:
-        """How many numbers went into each norm's moments."""
-        described, _ = self.described(images, [None] * (4 * len(self.links)))
-        for step in described:
-            c = step.conv
-            rows, cols = (
-                (side + 2 * c.padding - c.dilation * (c.kernel - 1) - 1) // c.stride + 1 for side in (c.height, c.width)
-            )
-            if step.normed:
-                yield len(images) * rows * cols
+        return described
 
 
 @torch.no_grad()
@@ -283,7 +288,7 @@ class _Chain(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, layer: LaneLayers, images: Tensor, *parameters: Tensor | None) -> tuple[Tensor, ...]:
         kernels = _kernels()
-        described, size = layer.described(images, parameters)
+        described = layer.described(images, parameters)
         groups = len(images) // kernels.dwmr_lanes()
         moments = []
         for link, step in zip(layer.links, described):
@@ -292,7 +297,7 @@ class _Chain(torch.autograd.Function):
                 step.mean, step.variance = mean.data_ptr(), variance.data_ptr()
                 moments += [mean, variance]
         saved = layer.memory.take(kernels.dwmr_chain_saved(described, len(described), groups))
-        out = torch.empty(len(images), size)
+        out = torch.empty(len(images), layer.size(images))
         given = (layer.look.described(images), groups, saved.data_ptr(), out.data_ptr(), torch.get_num_threads())
         kernels.dwmr_chain_learn(described, len(described), *given)
         ctx.layer, ctx.kept = layer, saved
@@ -305,7 +310,7 @@ class _Chain(torch.autograd.Function):
         layer, norms = ctx.layer, sum(link.norm is not None for link in ctx.layer.links)
         images, *rest = ctx.saved_tensors
         moments, parameters = iter(rest[: 2 * norms]), rest[2 * norms :]
-        described, _ = layer.described(images, parameters)
+        described = layer.described(images, parameters)
         gradients = [None if parameter is None else torch.zeros_like(parameter) for parameter in parameters]
         for k, step in enumerate(described):
             addresses = [_address(each) for each in gradients[4 * k : 4 * k + 4]]
