@@ -33,6 +33,10 @@ class Hyper:
     tau: float | Tensor = 0.9  # decay of the target encoder; 0: the target is the encoder itself
     temperature: float | Tensor = 1.0
     noise: float | Tensor = 1.0  # scale of the logistic noise of the variational models
+    cross_var: float | Tensor = 4.0  # weights of the moments across two looks, where `Config.cross` asks for them
+    cross_cor: float | Tensor = 2.0
+    cross_gamma: float | Tensor = 0.49  # root of the covariance that the two looks should share
+    margin: float | Tensor = 0.15  # correlation of two bits across looks that costs nothing
 
 
 HYPER_NAMES = tuple(f.name for f in dataclasses.fields(Hyper))
@@ -59,6 +63,13 @@ class Config:
     schedules: bool = True  # False: every factor counts as 1
     hyper: Hyper = field(default_factory=Hyper)
     factors: Hyper = NO_CHANGE  # each quantity is multiplied by its factor at the end of every epoch
+    # Beyond the paper, all off by default.
+    cross: bool = False  # variance and correlation are taken across two looks at the next state
+    cross_from: int = 2  # epochs between which the moments across looks take the place of the usual ones
+    cross_to: int = 5
+    two_views: bool = False  # targets from two frames of the same state, where the data holds them
+    cosine: bool = False  # the learning rate falls along half a cosine, to nearly 0
+    warmup: int = 0  # epochs in which the learning rate rises
 
     def __post_init__(self) -> None:
         check(self)
@@ -96,7 +107,8 @@ class Config:
 
     def structure(self) -> Config:
         """This configuration without its hyperparameters and schedules: runs that share it can be trained together."""
-        return dataclasses.replace(self, hyper=Hyper(low=0.0, high=0.0), factors=NO_CHANGE, schedules=True)
+        shapes = {name: getattr(Config, name) for name in ("schedules", "cross_from", "cross_to", "cosine", "warmup")}
+        return dataclasses.replace(self, hyper=Hyper(low=0.0, high=0.0), factors=NO_CHANGE, **shapes)
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -140,6 +152,8 @@ def check(config: Config) -> None:
     require(config.epochs >= 1, "epochs", config.epochs, "at least 1")
     require(config.batch_size >= 2, "batch_size", config.batch_size, "at least 2")
     require(config.triplets >= 0, "triplets", config.triplets, "0 (all) or more")
+    require(config.warmup >= 0, "warmup", config.warmup, "0 or more")
+    require(0 <= config.cross_from <= config.cross_to, "cross_from", config.cross_from, "from 0 to cross_to")
     require(config.probe in ("affine", "grid"), "probe", repr(config.probe), "'affine' or 'grid'")
     values = {name: getattr(config.hyper, name) for name in HYPER_NAMES}
     for name, value in values.items():
@@ -148,6 +162,7 @@ def check(config: Config) -> None:
         require(0.5 <= factor <= 2, name + FACTOR_SUFFIX, factor, "between 0.5 and 2")
     require(values["lr"] > 0, "lr", values["lr"], "above 0")
     require(values["tau"] < 1, "tau", values["tau"], "in [0, 1)")
+    require(values["cross_gamma"] <= 0.5, "cross_gamma", values["cross_gamma"], "in [0, 0.5]")
     require(values["temperature"] > 0, "temperature", values["temperature"], "above 0")
     last = config.epochs - 1 if config.schedules else 0
     for epoch in {0, last}:

@@ -70,13 +70,14 @@ class PlainEngine:
         ones = torch.zeros(model.bits, device=device)
         flips = torch.zeros((), device=device)
         # Nothing is read back from the device before the epoch ends.
-        for update, (images, actions, next_images, noise, triplets) in enumerate(self.loader.raw_batches(plan)):
+        for update, (images, actions, next_images, noise, triplets, again) in enumerate(self.loader.raw_batches(plan)):
             batch = Batch(
                 self.learner.normalize(images),
                 model.one_hot(actions),
                 self.learner.normalize(next_images),
                 noise,
                 triplets,
+                None if again is None else self.learner.normalize(again),
             )
             result = self.scheme(self.learner, batch, self.hyper)
             terms[update] = torch.stack([result.terms[name] for name in names])

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from dwmr.errors import InputError
 
 EPS = 1e-6
+LEAST_SHARED = 0.01  # a bit whose looks share less covariance is treated as if they shared this much
 
 Number = float | Tensor
 
@@ -88,6 +89,32 @@ def kl(probs: Tensor) -> Tensor:
 def bit_error(values: Tensor, bits: Tensor) -> Tensor:
     """Mean squared error of two codes (..., N, K): DeepCubeAI's prediction terms."""
     return (values - bits).square().mean((-2, -1))
+
+
+def cross_covariance(first: Tensor, second: Tensor) -> Tensor:
+    """Σ (..., K, K): covariance over the batch of each bit of one look with each bit of the other."""
+    samples = first.shape[-2]
+    centred = first - first.mean(-2, keepdim=True)
+    return centred.mT @ (second - second.mean(-2, keepdim=True)) / (samples - 1)
+
+
+def cross_variance(covariance: Tensor, gamma: Number) -> Tensor:
+    """How far the covariance of a bit with itself in the other look falls short of gamma².
+
+    What only one look shows, such as a handwriting, adds nothing to it.
+    """
+    shared = covariance.diagonal(dim1=-2, dim2=-1)
+    return F.relu(_over_bits(gamma) ** 2 - shared).mean(-1)
+
+
+def cross_correlation(covariance: Tensor, margin: Number) -> Tensor:
+    """Mean excess over a margin of the absolute correlation of two distinct bits across the looks."""
+    bits = covariance.shape[-1]
+    shared = covariance.diagonal(dim1=-2, dim2=-1).detach().clamp_min(LEAST_SHARED).sqrt()
+    matrix = (covariance + covariance.mT) / (2 * shared.unsqueeze(-1) * shared.unsqueeze(-2))
+    excess = F.relu(matrix.abs() - _over_bits(_over_bits(margin)))
+    distinct = excess.sum((-2, -1)) - excess.diagonal(dim1=-2, dim2=-1).sum(-1)
+    return distinct / (bits * (bits - 1))
 
 
 def standardize(probs: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from dwmr import losses
-from dwmr.config import HYPER_NAMES, Hyper
+from dwmr.config import HYPER_NAMES, Config, Hyper
 from dwmr.errors import InputError
 from dwmr.nets.bits import straight_through, threshold
 
@@ -56,6 +56,7 @@ class Objective:
     decoder: bool = False
     noise: bool = False  # the decoder sees Binary Concrete samples instead of probabilities
     scheme: str | None = None  # the only scheme this family can be trained with
+    looks: bool = False  # the next images are encoded with gradient too
 
     def __post_init__(self) -> None:
         unweighted = set(self.terms) - set(self.weights) - set(HYPER_NAMES)
@@ -110,6 +111,19 @@ def _both_reconstructions(codes: Codes, hyper: Hyper) -> Tensor:
     return (now + then) / 2
 
 
+def _looks(codes: Codes) -> Tensor:
+    """The covariance between two looks at the next state: its encoding, and the prediction from the image before."""
+    return losses.cross_covariance(_present(codes.next_probs), torch.sigmoid(codes.predicted))
+
+
+def _cross_variance(codes: Codes, hyper: Hyper) -> Tensor:
+    return losses.cross_variance(_looks(codes), hyper.cross_gamma)
+
+
+def _cross_correlation(codes: Codes, hyper: Hyper) -> Tensor:
+    return losses.cross_correlation(_looks(codes), hyper.margin)
+
+
 def _present(tensor: Tensor | None) -> Tensor:
     if tensor is None:
         raise InputError("this objective needs a decoder, and the 'joint' scheme if it is DeepCubeAI's")
@@ -134,3 +148,12 @@ OBJECTIVES: dict[str, Objective] = {
     "dwmr+ae": Objective({**_DWMR, "rec": _reconstruction}, decoder=True),
     "dwmr+beta-vae": Objective({**_DWMR, "rec": _reconstruction, "kl": _kl}, decoder=True, noise=True),
 }
+
+
+def objective_of(config: Config) -> Objective:
+    """The terms of a configuration's model, with those of the techniques it asks for."""
+    family = OBJECTIVES[config.model]
+    if config.cross:
+        terms = {**family.terms, "cross_var": _cross_variance, "cross_cor": _cross_correlation}
+        family = dataclasses.replace(family, terms=terms, looks=True)
+    return family

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from dwmr.config import HYPER_NAMES, Config
 
 TAU_CAP = 0.9999
@@ -19,4 +21,27 @@ def values_at(config: Config, epoch: int) -> dict[str, float]:
         factor = getattr(config.factors, name) if config.schedules else 1.0
         values[name] = exponential(getattr(config.hyper, name), factor, epoch)
     values["tau"] = min(values["tau"], TAU_CAP)
+    values["lr"] *= rise(epoch, config.warmup) * (half_cosine(epoch, config.epochs) if config.cosine else 1.0)
+    if config.cross:
+        across = ramp(epoch, config.cross_from, config.cross_to)
+        for name in ("var", "cor"):
+            values[name] *= 1 - across
+            values[f"cross_{name}"] *= across
     return values
+
+
+def rise(epoch: int, warmup: int) -> float:
+    """Even steps up to 1, which is reached when ``warmup`` epochs are over."""
+    return min(1.0, (epoch + 1) / (warmup + 1))
+
+
+def half_cosine(epoch: int, epochs: int) -> float:
+    """From 1 in the first epoch towards 0 after the last."""
+    return (1 + math.cos(math.pi * epoch / epochs)) / 2
+
+
+def ramp(epoch: int, start: int, end: int) -> float:
+    """0 up to the epoch ``start``, 1 from ``end`` on, straight between."""
+    if epoch >= end:
+        return 1.0
+    return max(0.0, (epoch - start) / (end - start))

@@ -61,9 +61,13 @@ class Learner:
         return logits, torch.sigmoid(logits / per_code(hyper.temperature))
 
     @torch.no_grad()
-    def target_bits(self, next_images: Tensor) -> Tensor:
-        """Bits of the next images by the target encoder, on its running statistics."""
-        return threshold(torch.sigmoid(self.through(self.target, next_images)))
+    def target_bits(self, batch: Batch) -> Tensor:
+        """Bits of the next images by the target encoder, on its running statistics; where there is another look at
+        the same state, of both together."""
+        logits = self.through(self.target, batch.next_images)
+        if batch.second_looks is not None:
+            logits = logits + self.through(self.target, batch.second_looks)
+        return threshold(torch.sigmoid(logits))
 
     def noised(self, logits: Tensor, probs: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
         """Binary Concrete samples where the objective asks for them, else the probabilities."""
@@ -120,6 +124,7 @@ def _full_step(
     noised = learner.noised(logits, probs, batch, hyper)
     codes = Codes(
         images=batch.images,
+        next_probs=learner.probabilities(batch.next_images, hyper)[1] if learner.objective.looks else None,
         probs=probs,
         next_bits=next_bits,
         predicted=learner.predict(feed(noised if learner.noisy_predictor else probs), batch.actions),
@@ -134,14 +139,14 @@ def _full_step(
 
 def _one_step(learner: Learner, batch: Batch, hyper: Hyper, feed: Feed) -> Update:
     logits, probs = learner.probabilities(batch.images, hyper)
-    next_bits = learner.target_bits(batch.next_images)
+    next_bits = learner.target_bits(batch)
     terms = _full_step(learner, batch, hyper, logits, probs, next_bits, feed)
     return _report(terms, probs, next_bits)
 
 
 def _two_steps(learner: Learner, batch: Batch, hyper: Hyper, feed: Feed) -> Update:
     logits, probs = learner.probabilities(batch.images, hyper)
-    next_bits = learner.target_bits(batch.next_images)
+    next_bits = learner.target_bits(batch)
     predictor_step(learner, batch, hyper, threshold(probs.detach()), next_bits)
     terms = _full_step(learner, batch, hyper, logits, probs, next_bits, feed)
     return _report(terms, probs, next_bits)

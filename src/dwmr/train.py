@@ -30,7 +30,7 @@ from dwmr.fast.terms import fast_objective
 from dwmr.nets.decoders import DECODERS
 from dwmr.nets.encoders import ENCODERS
 from dwmr.nets.predictors import PREDICTORS
-from dwmr.objectives import OBJECTIVES, Objective
+from dwmr.objectives import OBJECTIVES, Objective, objective_of
 from dwmr.records import (
     failure_of,
     figures_of,
@@ -193,7 +193,7 @@ def _train_all(
         raise FileExistsError(f"{taken[0]} exists already; resume it, or choose another folder")
     seeds = [operator.index(seed) for seed in seeds]
     writer = tensorboard_writer() if tensorboard else None
-    family = objective or OBJECTIVES[configs[0].model]
+    family = objective or objective_of(configs[0])
     scheme = configs[0].scheme
     _check_data(configs[0], train, val)
     # Several runs become one program on a GPU; there the learners only keep what is saved, in the CPU's memory.
@@ -251,7 +251,8 @@ def _engine(
     together: bool,
 ) -> Engine:
     if together:
-        return StackedEngine([member.learner for member in members], family, SCHEMES[scheme], train, where)
+        learners, two_views = [member.learner for member in members], members[0].config.two_views
+        return StackedEngine(learners, family, SCHEMES[scheme], train, where, two_views)
     (member,) = members
     member.learner.model.to(where)
     path = "the plain path"
@@ -259,8 +260,8 @@ def _engine(
         path = quicken(member.learner, family, member.config.epochs * (len(train) // member.config.batch_size))
     elif fast == "auto":
         member.learner.objective, path = fast_objective(family, where), "quick terms, eager updates"
-    description = f"one run on {where.type}: {path}"
-    return PlainEngine(member.learner, member.hyper, SCHEMES[scheme], Loader(train, where), description)
+    loader = Loader(train, where, member.config.two_views)
+    return PlainEngine(member.learner, member.hyper, SCHEMES[scheme], loader, f"one run on {where.type}: {path}")
 
 
 def _train_group(
@@ -360,7 +361,7 @@ def check_choices(
         name = getattr(config, role)
         if name not in builders and name != "custom":
             raise unknown(role, name, builders)
-    family = objective or OBJECTIVES[config.model]
+    family = objective or objective_of(config)
     if (family.scheme or config.scheme) != config.scheme:
         raise InputError(f"{config.model} is trained with the scheme {family.scheme!r}, not {config.scheme!r}")
     if config.scheme == "joint" and family.noise:

@@ -12,7 +12,7 @@ from dwmr.engine import PlainEngine, new_hyper
 from dwmr.fast.cpu import WORTH_COMPILING, InParts, quicken
 from dwmr.fast.engine import StackedEngine
 from dwmr.fast.native import library
-from dwmr.objectives import OBJECTIVES
+from dwmr.objectives import OBJECTIVES, objective_of
 from dwmr.schedules import values_at
 from dwmr.schemes import SCHEMES, Learner
 from dwmr.world_model import build_model
@@ -30,11 +30,16 @@ def double_precision():
 
 def corner(data: dwmr.Transitions) -> dwmr.Transitions:
     """The upper left 20×20 pixels: enough to pool once, and quick."""
-    return dwmr.Transitions(data.obs[..., :20, :20], data.actions, data.next_obs[..., :20, :20], data.n_actions)
+    return square(data, 20)
+
+
+def square(data: dwmr.Transitions, side: int) -> dwmr.Transitions:
+    first, second = (images[..., :side, :side] for images in (data.obs, data.next_obs))
+    return dwmr.Transitions(first, data.actions, second, data.n_actions, episode=data.episode)
 
 
 def learner_of(config: Config, seed: int, data) -> Learner:
-    family = OBJECTIVES[config.model]
+    family = objective_of(config)
     model = build_model(config, data.image_shape, data.n_actions, decoder=family.decoder, seed=seed)
     return Learner(model, family, new_hyper(CPU).lr, noisy_predictor=config.noisy_predictor)
 
@@ -50,7 +55,7 @@ def run_alone(config: Config, seed: int, data, epochs: int = EPOCHS, quickened=N
         quickened(learner)
     for optimizer in (learner.codes_optimizer, learner.predictor_optimizer):
         optimizer.param_groups[0]["lr"] = hyper.lr
-    engine = PlainEngine(learner, hyper, SCHEMES[config.scheme], Loader(data, CPU), "")
+    engine = PlainEngine(learner, hyper, SCHEMES[config.scheme], Loader(data, CPU, config.two_views), "")
     for epoch in range(epochs):
         (figures,) = engine.run_epoch(
             [plan_of(config, seed, epoch, len(data))], [values_at(config, epoch)], lambda steps: None
@@ -60,7 +65,8 @@ def run_alone(config: Config, seed: int, data, epochs: int = EPOCHS, quickened=N
 
 def run_together(configs: list[Config], seeds: list[int], data, epochs: int = EPOCHS):
     learners = [learner_of(config, seed, data) for config, seed in zip(configs, seeds)]
-    engine = StackedEngine(learners, OBJECTIVES[configs[0].model], SCHEMES[configs[0].scheme], data, CPU)
+    first = configs[0]
+    engine = StackedEngine(learners, objective_of(first), SCHEMES[first.scheme], data, CPU, first.two_views)
     for epoch in range(epochs):
         plans = [plan_of(config, seed, epoch, len(data)) for config, seed in zip(configs, seeds)]
         figures = engine.run_epoch(plans, [values_at(config, epoch) for config in configs], lambda steps: None)
@@ -96,14 +102,38 @@ SETTINGS = [
 def test_runs_together_equal_runs_alone(double_precision, ice, model, settings):
     """In float64, after six updates, to 1e-6: sums are formed in another order (products over patches instead of
     convolutions)."""
-    data = corner(ice[:96])
     base = dwmr.preset(f"generic/{model}", batch_size=32, bits=24, **settings)
+    _compare(base, corner(ice[:96]))
+
+
+TECHNIQUES = [
+    {"cross": True, "cross_from": 0, "cross_to": 1, "cosine": True, "warmup": 1},
+    {"two_views": True, "scheme": "two_step_st"},
+    {"predictor": "residual"},
+    {"encoder": "tiles", "predictor": "tiles", "bits": 27},
+    {"encoder": "patch", "predictor": "far", "bits": 64},
+]
+
+
+@pytest.mark.parametrize("settings", TECHNIQUES, ids=lambda settings: next(iter(settings.values())))
+def test_what_goes_beyond_the_paper_too(double_precision, ice, settings):
+    side = 64 if settings.get("predictor") == "far" else 25  # three tiles of 8 pixels, and lines between them
+    # With BatchNorm, or channels of four pixels that are normalised, some gradients are rounding noise, as below.
+    whole = "encoder" not in settings
+    _compare(dwmr.preset("generic/dwmr", batch_size=32, **{"bits": 24} | settings), square(ice[:96], side), whole)
+
+
+def _compare(base: Config, data: dwmr.Transitions, weights_too: bool = True) -> None:
     configs = [base, base.replace(lr=3e-4, gamma=0.3), base.replace(high=9, tau=0.8, cos=1.0)]
     seeds = [0, 4, 7]
-    learners, figures, agreements = run_together(configs, seeds, data)
+    epochs = EPOCHS if weights_too else 1
+    learners, figures, agreements = run_together(configs, seeds, data, epochs)
     for config, seed, learner, figure, agreement in zip(configs, seeds, learners, figures, agreements):
-        single, expected, agreed = run_alone(config, seed, data)
-        torch.testing.assert_close(figure.terms, expected.terms, rtol=1e-6, atol=1e-9)
+        single, expected, agreed = run_alone(config, seed, data, epochs)
+        rtol = 1e-6 if weights_too else 1e-4
+        torch.testing.assert_close(figure.terms, expected.terms, rtol=rtol, atol=1e-9)
+        if not weights_too:
+            continue
         torch.testing.assert_close(figure.ones, expected.ones)
         assert figure.flips == pytest.approx(expected.flips)
         assert agreement == pytest.approx(agreed)

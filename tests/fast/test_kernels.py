@@ -44,7 +44,11 @@ def agree(fast, plain, inputs, bound):
 
 @pytest.mark.parametrize(
     ("shape", "outputs", "pools"),
-    [((2, 3, 1, 8, 12), (8, 16, 5), (True, True, False)), ((1, 5, 3, 6, 4), (16, 4), (False, True))],
+    [
+        ((2, 3, 1, 8, 12), (8, 16, 5), (True, True, False)),
+        ((1, 5, 3, 6, 4), (16, 4), (False, True)),
+        ((2, 2, 1, 4, 8), (32, 64, 48), (True, False, False)),
+    ],
 )
 def test_convolutional_features(monkeypatch, shape, outputs, pools):
     from dwmr.fast import triton_conv

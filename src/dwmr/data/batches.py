@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dwmr.errors import InputError
 from dwmr.seeding import rng, shuffled
 from dwmr.transitions import Transitions
 
@@ -23,6 +24,7 @@ class Batch:
     next_images: Tensor
     noise: Tensor | None = None
     triplets: Tensor | None = None
+    second_looks: Tensor | None = None  # other images of the next states; the next images where there is none
 
 
 @dataclass(frozen=True)
@@ -71,12 +73,27 @@ def draw_triplets(generator: np.random.Generator, bits: int, shape: tuple[int, .
     return np.stack([first, second, third], axis=-1)
 
 
+def second_looks(transitions: Transitions) -> np.ndarray:
+    """int64 (N,): the transition that begins where each one ends, whose first image is another look at its last state;
+    -1 where the episode is over. It needs the transitions' episodes."""
+    count = len(transitions)
+    after = np.arange(1, count + 1)
+    if transitions.episode is None:
+        raise InputError("two views of a state are known from episodes only, and this data names none")
+    goes_on = np.append(transitions.episode[1:] == transitions.episode[:-1], False)
+    return np.where(goes_on, after, -1)
+
+
+RawBatch = tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
+
+
 class Loader:
     """Transitions ready to be cut into minibatches: on a GPU they stay there as bytes, on the CPU they may stay on
     disk."""
 
-    def __init__(self, transitions: Transitions, device: torch.device) -> None:
+    def __init__(self, transitions: Transitions, device: torch.device, two_views: bool = False) -> None:
         self.device = device
+        self.again = second_looks(transitions) if two_views else None
         self.obs, self.next_obs = transitions.obs, transitions.next_obs
         self.actions = torch.from_numpy(np.array(transitions.actions, dtype=np.int64)).to(device)
         if device.type != "cpu":
@@ -93,13 +110,20 @@ class Loader:
         first, second = (images[where] for images in self.resident)
         return first, second
 
-    def raw_batches(self, plan: EpochPlan) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]]:
-        """For each update: uint8 images, actions, uint8 next images, noise, triplets."""
+    def raw_batches(self, plan: EpochPlan) -> Iterator[RawBatch]:
+        """For each update: uint8 images, actions, uint8 next images, noise, triplets, second looks."""
         for update, index in enumerate(plan.order):
             images, next_images = self.images(index)
             actions = self.actions[torch.from_numpy(index).to(self.device)]
-            noise = self._part(plan.noise, update)
-            yield images, actions, next_images, noise, self._part(plan.triplets, update)
+            noise, triplets = self._part(plan.noise, update), self._part(plan.triplets, update)
+            yield images, actions, next_images, noise, triplets, self._second(index, next_images)
+
+    def _second(self, index: np.ndarray, next_images: Tensor) -> Tensor | None:
+        if self.again is None:
+            return None
+        again = self.again[index]
+        others = self.images(np.maximum(again, 0))[0]
+        return torch.where(torch.from_numpy(again >= 0).to(self.device)[:, None, None, None], others, next_images)
 
     def _part(self, values: np.ndarray | None, update: int) -> Tensor | None:
         return None if values is None else torch.from_numpy(values[update]).to(self.device)

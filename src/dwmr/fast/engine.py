@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dwmr.data.batches import Batch, EpochPlan
+from dwmr.data.batches import Batch, EpochPlan, second_looks
 from dwmr.engine import EpochFigures, fill, new_hyper
 from dwmr.fast.capture import capture
 from dwmr.fast.learner import StackedLearner
@@ -39,6 +39,7 @@ class StackedEngine:
         scheme: Scheme,
         train: Transitions,
         device: torch.device,
+        two_views: bool = False,
     ) -> None:
         fused = device.type == "cuda" and has_triton()
         self.learners, self.scheme, self.device = list(learners), scheme, device
@@ -53,6 +54,7 @@ class StackedEngine:
         )
         self.eye = torch.eye(train.n_actions, dtype=model.mean.dtype, device=device)
         self.actions = torch.from_numpy(np.array(train.actions, dtype=np.int64)).to(device)
+        self.again = torch.from_numpy(second_looks(train)).to(device) if two_views else None
         self.counter = torch.zeros(1, dtype=torch.int64, device=device)
         self.order: Tensor | None = None
         self.graph: torch.cuda.CUDAGraph | None = None
@@ -138,10 +140,12 @@ class StackedEngine:
         """One update of every run, at the place the counter says."""
         assert self.order is not None
         index = self.order.index_select(0, self.counter)[0]
+        next_images = self._pick(self.next_obs, index)
         batch = Batch(
             images=self._pick(self.obs, index),
             actions=self.eye[self.actions[index]],
-            next_images=self._pick(self.next_obs, index),
+            next_images=next_images,
+            second_looks=self._second(index, next_images),
             noise=None if self.noise is None else self.noise.index_select(0, self.counter)[0],
             triplets=None if self.triplets is None else self.triplets.index_select(0, self.counter)[0],
         )
@@ -159,6 +163,13 @@ class StackedEngine:
 
             return pick(images, index, self.scale, self.shift)
         return images[index] * self.scale[:, None, None] + self.shift[:, None, None]
+
+    def _second(self, index: Tensor, next_images: Tensor) -> Tensor | None:
+        if self.again is None:
+            return None
+        again = self.again[index]
+        others = self._pick(self.obs, again.clamp_min(0))
+        return torch.where((again >= 0)[..., None, None, None], others, next_images)
 
     def _replay(self) -> None:
         if self.device.type != "cuda":

@@ -45,6 +45,21 @@ class StackedLinear(StackedLayer):
         return torch.baddbmm(self.bias.unsqueeze(1), x, self.weight.mT)
 
 
+class StackedLayerNorm(StackedLayer):
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, layers: Sequence[nn.LayerNorm]) -> None:
+        super().__init__(layers)
+        if len(layers[0].normalized_shape) != 1 or layers[0].bias is None:
+            raise CannotStack("a LayerNorm over several axes, or without weights")
+        self.shape, self.eps = layers[0].normalized_shape, layers[0].eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        standard = F.layer_norm(x, self.shape, eps=self.eps)
+        return torch.addcmul(self.bias.unsqueeze(1), standard, self.weight.unsqueeze(1))
+
+
 class StackedConv(StackedLayer):
     """A convolution over disjoint patches (stride = kernel, no padding), or of 3×3 with padding 1."""
 

@@ -25,6 +25,7 @@ from dwmr.fast.layers import (
     StackedFeatures,
     StackedGroupNorm,
     StackedLayer,
+    StackedLayerNorm,
     StackedLinear,
 )
 from dwmr.nets.decoders import ConvDecoder
@@ -38,8 +39,9 @@ _TWINS: dict[type[nn.Module], type[StackedLayer]] = {
     nn.ConvTranspose2d: StackedConvTranspose,
     nn.BatchNorm2d: StackedBatchNorm,
     nn.GroupNorm: StackedGroupNorm,
+    nn.LayerNorm: StackedLayerNorm,
 }
-_UNCHANGED = (nn.ReLU, nn.Unflatten)  # they act on the last axes, or on each number
+_UNCHANGED = (nn.ReLU, nn.GELU, nn.Unflatten)  # they act on the last axes, or on each number
 _MERGED = (nn.Flatten, nn.AvgPool2d, nn.Upsample)
 
 

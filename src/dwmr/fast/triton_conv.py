@@ -227,7 +227,9 @@ def weight_gradient(x: Tensor, arrived: Tensor, shape: torch.Size) -> Tensor:
     size = max(1, images // PROGRAMS)
     groups = triton.cdiv(count, size)
     partial = x.new_empty(runs, groups, *shape[1:])
-    _weight_gradient[(runs * groups,)](
+    taps, rows = _padded_taps(channels), max(16, triton.next_power_of_2(outputs))
+    apart = channels > 1 and taps * rows > 4096  # three sums of that size do not fit one program's registers
+    _weight_gradient[(runs * groups, 3 if apart else 1)](
         x,
         arrived,
         partial,
@@ -238,10 +240,11 @@ def weight_gradient(x: Tensor, arrived: Tensor, shape: torch.Size) -> Tensor:
         WIDTH=width,
         C=channels,
         OUT=outputs,
-        KP=_padded_taps(channels),
-        OP=max(16, triton.next_power_of_2(outputs)),
+        KP=taps,
+        OP=rows,
         BLOCK=64 if channels > 16 else 128,
         BORDER=(arrived.shape[1] - height) // 2,
+        APART=apart,
         PRECISION=PRECISION,
         num_warps=4,
     )
@@ -264,9 +267,11 @@ def _weight_gradient(
     OP: tl.constexpr,
     BLOCK: tl.constexpr,
     BORDER: tl.constexpr,
+    APART: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     place = tl.program_id(0).to(tl.int64)
+    first = tl.program_id(1)  # the row of taps that a program sums, where they are summed apart
     run, group = place // groups, place % groups
     k = tl.arange(0, KP)
     o = tl.arange(0, OP)
@@ -290,6 +295,10 @@ def _weight_gradient(
                 near = (k // 3) * (WIDTH + 2) + k % 3
                 v = tl.load(source + corner[:, None] + near[None, :], live[:, None] & (k < 9)[None, :], 0.0)
                 top = tl.dot(g, v, top, input_precision=PRECISION)
+            elif APART:
+                inside = live[:, None] & (k < 3 * C)[None, :]
+                taps = source + first * row + corner[:, None] * C + k[None, :]
+                top = tl.dot(g, tl.load(taps, inside, 0.0), top, input_precision=PRECISION)
             else:
                 inside = live[:, None] & (k < 3 * C)[None, :]
                 taps = source + corner[:, None] * C + k[None, :]
@@ -302,6 +311,9 @@ def _weight_gradient(
     else:
         target += ((k % C) * 9 + k // C)[None, :]
         known = (k < 3 * C)[None, :] & (o < OUT)[:, None]
-        tl.store(target, top, known)
-        tl.store(target + 3, middle, known)
-        tl.store(target + 6, bottom, known)
+        if APART:
+            tl.store(target + 3 * first, top, known)
+        else:
+            tl.store(target, top, known)
+            tl.store(target + 3, middle, known)
+            tl.store(target + 6, bottom, known)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 from torch import Tensor, nn
 
@@ -84,6 +85,49 @@ class PatchEncoder(nn.Module):
         return self.layers(images)
 
 
+class GridEncoder(nn.Module):
+    """The cells of a known grid, each encoded by the same network: a cell's bits depend on its own pixels alone.
+
+    The pixels that the cells leave over are taken as lines between and around them. The code is laid out as
+    (channels, rows, cols) and flattened.
+    """
+
+    per_image = True
+
+    def __init__(
+        self,
+        image_shape: ImageShape,
+        bits: int,
+        *,
+        cells: int,
+        channels: tuple[int, ...] = (16, 32, 64),
+        poolings: int = 2,
+        hidden: int = 128,
+    ) -> None:
+        super().__init__()
+        depth, height, width = image_shape
+        pitch, line = divmod(height, cells)
+        if height != width or line >= pitch or bits % cells**2:
+            raise InputError(
+                f"a grid of {cells}×{cells} cells needs square images and bits divisible by {cells**2}, "
+                f"got {height}×{width} pixels and {bits} bits"
+            )
+        self.cells, self.pitch, self.line = cells, pitch, line
+        side = pitch - line
+        self.cell = ConvEncoder(
+            (depth, side, side), bits // cells**2, channels=channels, poolings=poolings, hidden=hidden
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        side = self.pitch - self.line
+        inner = images[..., self.line :, self.line :]
+        # (…, N, C, rows, cols, side, side), then cells and images as one axis.
+        cut = inner.unfold(-2, side, self.pitch).unfold(-2, side, self.pitch)
+        each = cut.movedim(-5, -3).flatten(-6, -4)
+        codes = self.cell(each).unflatten(-2, (-1, self.cells**2))
+        return codes.transpose(-2, -1).flatten(-2)
+
+
 GENERIC_CHANNELS = (16, 32, 32, 32, 32, 32, 32, 32)
 
 
@@ -107,4 +151,5 @@ ENCODERS: dict[str, Callable[[ImageShape, int], nn.Module]] = {
     "conv": ConvEncoder,
     "patch": PatchEncoder,
     "generic": generic_encoder,
+    "tiles": partial(GridEncoder, cells=3),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -69,6 +70,64 @@ class ConvPredictor(nn.Module):
         return self.layers(torch.cat([grid, spread], dim=-3))
 
 
+class ResidualPredictor(nn.Module):
+    """A wide network with skips around pairs of layers, for codes without a layout."""
+
+    def __init__(
+        self, image_shape: ImageShape, bits: int, n_actions: int, *, width: int = 512, blocks: int = 3
+    ) -> None:
+        super().__init__()
+        self.first = nn.Linear(bits + n_actions, width)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
+            for _ in range(blocks)
+        )
+        self.last = nn.Linear(width, bits)
+
+    def forward(self, codes: Tensor, actions: Tensor) -> Tensor:
+        hidden = self.first(torch.cat([2 * codes - 1, actions], dim=-1))
+        for block in self.blocks:
+            hidden = hidden + block(hidden)
+        return self.last(hidden)
+
+
+class DoubleBlock(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(channels, channels, 3, padding=1, bias=False),
+            nn.BatchNorm2d(channels),
+            nn.ReLU(),
+            nn.Conv2d(channels, channels, 3, padding=1, bias=False),
+            nn.BatchNorm2d(channels),
+        )
+
+    def forward(self, grid: Tensor) -> Tensor:
+        return torch.relu(grid + self.layers(grid))
+
+
+class FarPredictor(nn.Module):
+    """Residual blocks over a grid of cells, enough of them that a cell's next bits can depend on every other cell."""
+
+    def __init__(self, image_shape: ImageShape, bits: int, n_actions: int, *, cells: int, channels: int = 32) -> None:
+        super().__init__()
+        if bits % cells**2:
+            raise InputError(f"a grid of {cells}×{cells} cells needs bits divisible by {cells**2}, got {bits}")
+        depth, blocks = bits // cells**2, -(-(cells - 1) // 2)  # each block sees two cells farther
+        self.cells = cells
+        self.layers = nn.Sequential(
+            nn.Conv2d(depth + n_actions, channels, 1),
+            *(DoubleBlock(channels) for _ in range(blocks)),
+            nn.Conv2d(channels, depth, 1),
+            nn.Flatten(),
+        )
+
+    def forward(self, codes: Tensor, actions: Tensor) -> Tensor:
+        grid = (2 * codes - 1).unflatten(-1, (-1, self.cells, self.cells))
+        spread = actions[..., None, None].expand(*actions.shape, self.cells, self.cells)
+        return self.layers(torch.cat([grid, spread], dim=-3))
+
+
 def generic_predictor(image_shape: ImageShape, bits: int, n_actions: int) -> MLPPredictor:
     return MLPPredictor(image_shape, bits, n_actions, hidden=256)
 
@@ -77,4 +136,7 @@ PREDICTORS: dict[str, Callable[[ImageShape, int, int], nn.Module]] = {
     "mlp": MLPPredictor,
     "conv": ConvPredictor,
     "generic": generic_predictor,
+    "residual": ResidualPredictor,
+    "far": partial(FarPredictor, cells=8),
+    "tiles": partial(FarPredictor, cells=3, channels=64),
 }
