@@ -79,7 +79,8 @@ def test_train_then_evaluate_with_every_promised_figure(cli, data, tmp_path):
     health = {"dead", "duplicate", "flips_mean", "collisions", "splits", "same_code", "exact_next"}
     assert health <= set(figures["codes"])
     assert list(figures["rollout"]) == ["1", "2", "5", "10", "20", "50", "100", "200", "500", "1000"]
-    assert set(figures["rollout"]["1"]) == {"bits", "exact", "f1"}
+    compared = {"copy_bits", "copy_exact", "copy_f1", "reencode_f1"}
+    assert set(figures["rollout"]["1"]) == {"bits", "exact", "f1"} | compared
     assert "<html" in page.read_text()
 
 

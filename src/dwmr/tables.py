@@ -36,7 +36,15 @@ def evaluation(figures: dict[str, Any]) -> list[Table]:
     if "intervals" in figures:
         found.append(_intervals(figures["intervals"]))
     if figures.get("rollout"):
-        columns = {"bits": "bits right", "exact": "codes right", "f1": "F1"}
+        columns = {
+            "bits": "bits right",
+            "copy_bits": "copying",
+            "exact": "codes right",
+            "copy_exact": "copying",
+            "f1": "F1",
+            "copy_f1": "copying",
+            "reencode_f1": "re-encoding",
+        }
         found.append(_table("Roll-outs, in percent", columns, figures["rollout"], first="steps"))
     health = _table("Code", {"value": ""}, {name: {"value": value} for name, value in figures["codes"].items()})
     return [*found, health]

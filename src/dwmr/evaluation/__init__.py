@@ -49,7 +49,8 @@ def evaluate(
 
     encoding, imagination  the board read from the encoded frame, and from the code imagined one step ahead:
                            f1, f1_true_labels, accuracy, board_accuracy, changed_cells_f1
-    rollout                {horizon: {bits, exact, f1}} along held-out episodes
+    rollout                {horizon: {bits, exact, f1, and the same of copying the first code and of re-encoding}}
+                           along held-out episodes
     codes                  dead, duplicate, flips_mean, collisions, splits, same_code, exact_next, …
     baselines              copy (the board stays as it is) and majority (each cell's most frequent label), both with
                            the scores of imagination

@@ -52,6 +52,19 @@ HEALTH = {
     "collisions": "% of frames whose code also stands for another board; 0 is best",
     "splits": "% of frames whose board also has another code; 0 is best",
 }
+# What is drawn over the steps: a caption, what the model imagines, and what to compare it with.
+ROLLOUT_PLOTS = (
+    (
+        "One wrong bit spoils a whole code, so these fall first",
+        {"bits": "bits right", "exact": "codes right"},
+        {"copy_bits": "bits, copying", "copy_exact": "codes, copying"},
+    ),
+    (
+        "F1 of the board that the probe reads",
+        {"f1": "F1"},
+        {"copy_f1": "F1, copying", "reencode_f1": "F1, re-encoding"},
+    ),
+)
 MOST_BITS = 256  # a correlation matrix of more bits shows so many of them
 
 
@@ -146,18 +159,22 @@ def confusion_matrix(boards: Boards) -> Section:
 
 
 def rollouts(scores: Mapping[str, Mapping[str, float]]) -> Section:
-    names = {"bits": "bits right", "exact": "whole codes right", "f1": "F1 of the board"}
-    present = [name for name in names if all(name in entry for entry in scores.values())]
     how = (
         "From the first frame of held-out episodes the model imagines ahead by the actions alone; after so many steps "
-        "its bits are compared with the bits of the frame really seen then (%)."
+        "its bits are compared with the bits of the frame really seen then (%). Broken lines need no imagination: the "
+        "first code kept as it is, and the code of the frame seen then, the best that could be read."
     )
-    rows = [[step, *(number(entry[name]) for name in present)] for step, entry in scores.items()]
-    series = {names[name]: [entry[name] for entry in scores.values()] for name in present}
-    plot = figures.horizons([int(step) for step in scores], series)
-    plotted = figure(plot, "One wrong bit spoils a whole code, so these fall first")
-    listed = table(["steps", *(names[name] for name in present)], rows)
-    return Section("rollouts", "Long imagination", how, element("div", plotted, listed, class_="pair"))
+    plots, columns = [], {}
+    for caption, imagined, compared in ROLLOUT_PLOTS:
+        if all(set(imagined) <= set(entry) for entry in scores.values()):
+            names = imagined | compared
+            columns |= names
+            series = {name: [entry[key] for entry in scores.values()] for key, name in names.items()}
+            plot = figures.horizons([int(step) for step in scores], series, dashed=compared.values())
+            plots.append(figure(plot, caption))
+    rows = [[step, *(number(entry[key]) for key in columns)] for step, entry in scores.items()]
+    listed = table(["steps", *columns.values()], rows)
+    return Section("rollouts", "Long imagination", how, element("div", *plots, listed, class_="pair"))
 
 
 def code_health(codes: Mapping[str, Any]) -> Section:
