@@ -9,9 +9,10 @@ bits = wm.encode(images)
 __version__ = "0.1.0"
 
 from dwmr import losses, objectives
+from dwmr.certification import certify
 from dwmr.config import Config
 from dwmr.errors import InputError, TrainingDiverged
-from dwmr.evaluation import certify, evaluate
+from dwmr.evaluation import evaluate
 from dwmr.objectives import Objective
 from dwmr.presets import preset
 from dwmr.train import Run, train, train_many

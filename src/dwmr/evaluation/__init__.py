@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dwmr.errors import InputError
-from dwmr.evaluation.codes import certify, code_health, confusions, to_numpy
+from dwmr.evaluation.codes import code_health, confusions, to_numpy
 from dwmr.evaluation.intervals import board_intervals, independent_units
 from dwmr.evaluation.metrics import board_scores, confusion, macro_f1
 from dwmr.evaluation.probes import Probe, fit_probes
@@ -20,7 +20,7 @@ from dwmr.evaluation.rollouts import rollout_scores
 from dwmr.transitions import Rollouts, Transitions
 from dwmr.world_model import WorldModel
 
-__all__ = ["Examination", "certify", "evaluate", "examine", "examine_many", "imagination_scores"]
+__all__ = ["Examination", "evaluate", "examine", "examine_many", "imagination_scores"]
 
 
 @dataclass(frozen=True)

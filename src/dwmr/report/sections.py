@@ -164,7 +164,8 @@ def rollouts(scores: Mapping[str, Mapping[str, float]]) -> Section:
         "its bits are compared with the bits of the frame really seen then (%). Broken lines need no imagination: the "
         "first code kept as it is, and the code of the frame seen then, the best that could be read."
     )
-    plots, columns = [], {}
+    plots: list[Markup] = []
+    columns: dict[str, str] = {}
     for caption, imagined, compared in ROLLOUT_PLOTS:
         if all(set(imagined) <= set(entry) for entry in scores.values()):
             names = imagined | compared

@@ -1,0 +1,167 @@
+"""Better codes at inference, without labels and without training: from what else the data shows of a state.
+
+Two sources, both frames of the same state in a trajectory (tier J):
+
+votes    next_obs[t] and obs[t + 1] are two looks at one state: their logits are added
+filter   a state follows from the last one by the action taken: the code is chosen among those that the model predicts
+         from the codes thought possible before, by the logits of all frames so far
+
+Nothing looks ahead: the code of a state uses frames up to that state, never later ones.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dwmr.callables import explore
+from dwmr.errors import InputError
+from dwmr.evaluation.variance import same_state_pairs
+from dwmr.transitions import Transitions
+from dwmr.world_model import Array, WorldModel
+
+TIER = "J"
+USES = "earlier frames of the episode, the actions between them, and both frames of a state (next_obs[t], obs[t+1])"
+CANDIDATES = 16  # codes thought possible at a time
+MISTAKE = 0.01  # how often the predictor is thought to be wrong about a code
+MOST_REACHABLE = 200_000
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """Codes bool (N, K) of the N transitions:
+
+    codes       of the frames before, from all looks at the states up to there
+    predicted   of the states after, imagined from these
+    one, other  of the states after, from frames `next_obs` alone, and from frames `obs` alone (one transition later):
+                two repaired looks that share no frame; only where ``paired``
+    paired      t for which both exist
+    """
+
+    codes: Tensor
+    predicted: Tensor
+    one: Tensor
+    other: Tensor
+    paired: np.ndarray
+
+
+class Repair:
+    """Reads frames with a world model and mends the codes. ``votes`` and ``filtering`` can be left out separately."""
+
+    def __init__(
+        self,
+        model: WorldModel,
+        *,
+        votes: bool = True,
+        filtering: bool = True,
+        candidates: int = CANDIDATES,
+        mistake: float = MISTAKE,
+    ) -> None:
+        if candidates < 1 or not 0 < mistake < 1:
+            raise InputError(
+                f"repair needs at least one candidate and mistakes in (0, 1), got {candidates} and {mistake}"
+            )
+        self.model, self.votes, self.filtering = model, votes, filtering
+        self.candidates, self.mistake = candidates, mistake
+
+    @property
+    def about(self) -> dict[str, str | bool]:
+        """What information the mended codes use."""
+        return {"tier": TIER, "uses": USES, "votes": self.votes, "filter": self.filtering}
+
+    def reachable(self, code: Array, limit: int = MOST_REACHABLE) -> Tensor:
+        """Every code (S, K) that the model reaches from one code (K,), itself first, at most ``limit``."""
+        start = torch.as_tensor(code, device=self.model.device)[None]
+        (found,) = explore(self.model.predict, start, self.model.n_actions, np.array([limit]))
+        return torch.from_numpy(found.codes).to(self.model.device)
+
+    def decode(self, images: Array, candidates: Array) -> Tensor:
+        """The code of each image (N, C, H, W) among candidates bool (S, K), by the encoder's logits: bool (N, K)."""
+        return nearest(self.model.encode_logits(images), torch.as_tensor(candidates, device=self.model.device))
+
+    def follow(self, looks: Tensor, actions: Tensor) -> Tensor:
+        """The codes bool (E, T, K) of E sequences of T states, each from the frames up to it: logits (E, T, K), zero
+        where a state was not seen, and the actions (E, T − 1) between them."""
+        if not self.filtering:
+            return looks >= 0
+        episodes, length, bits = looks.shape
+        # A reading that owes nothing to the prediction is one of 2^K, and as rare as the predictor's mistakes.
+        cost = bits * math.log(2) - math.log(self.mistake)
+        codes = (looks[:, 0] >= 0).unsqueeze(1)
+        scores = likelihood(looks[:, 0], codes)
+        path = [codes[:, 0]]
+        for step in range(1, length):
+            seen = looks[:, step]
+            width = codes.shape[1]
+            moved = actions[:, step - 1].repeat_interleave(width)
+            predicted = self.model.predict(codes.flatten(0, 1), moved).unflatten(0, (episodes, width))
+            fresh = (seen >= 0).unsqueeze(1)
+            codes = torch.cat([predicted, fresh], dim=1)
+            before = torch.cat([scores, scores.amax(1, keepdim=True) - cost], dim=1)
+            codes, scores = _best(codes, before + likelihood(seen, codes), self.candidates)
+            path.append(codes[:, 0])
+        return torch.stack(path, dim=1)
+
+    def transitions(self, data: Transitions) -> Repaired:
+        """The codes of transitions, episode by episode; at each episode's start nothing is known yet."""
+        if data.episode is None:
+            raise InputError("repair needs episodes: which transitions follow each other")
+        model, count = self.model, len(data)
+        before, after = model.encode_logits(data.obs), model.encode_logits(data.next_obs)
+        follows = torch.from_numpy(same_state_pairs(data.episode)).to(model.device)
+        both = before.clone()
+        if self.votes:
+            both[follows + 1] += after[follows]
+        actions = torch.from_numpy(np.array(data.actions, dtype=np.int64)).to(model.device)
+        # Three readings: of all looks, of the frames before alone, and of the frames after alone.
+        read = torch.empty(3, count, model.bits, dtype=torch.bool, device=model.device)
+        for index in _episodes(data.episode):
+            place = torch.from_numpy(index).to(model.device)
+            looks = torch.cat([both[place], before[place], after[place]])
+            moves = torch.cat([actions[place][:, :-1], actions[place][:, :-1], actions[place][:, 1:]])
+            read[:, place] = self.follow(looks, moves).unflatten(0, (3, len(index)))
+        codes, alone, after_alone = read
+        return Repaired(
+            codes, model.predict(codes, actions), after_alone[follows], alone[follows + 1], follows.cpu().numpy()
+        )
+
+
+def nearest(logits: Tensor, candidates: Tensor, batch: int = 1024) -> Tensor:
+    """Of the candidates bool (S, K) the one of greatest Σ c_k · logit_k for each of logits (N, K): bool (N, K)."""
+    signs = candidates.to(logits.dtype).T
+    return torch.cat([candidates[(part @ signs).argmax(1)] for part in logits.split(batch)])
+
+
+def likelihood(logits: Tensor, codes: Tensor) -> Tensor:
+    """Logarithm of the probability (E, W) that logits (E, K) give to each of the codes bool (E, W, K)."""
+    signed = torch.where(codes, logits.unsqueeze(1), -logits.unsqueeze(1))
+    return F.logsigmoid(signed).sum(2)
+
+
+def _best(codes: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The best different codes, the best first: codes bool (E, W, K) and scores (E, W) to at most ``count`` of each.
+
+    Of equal codes the better one stays; the other's place is taken at a score of minus infinity.
+    """
+    order = scores.argsort(dim=1, descending=True, stable=True)
+    codes = codes.gather(1, order.unsqueeze(2).expand_as(codes))
+    scores = scores.gather(1, order)
+    values = codes.to(torch.float32)
+    apart = torch.cdist(values, values, p=1) > 0.5
+    repeats = (~apart).tril(-1).any(2)
+    scores = scores.masked_fill(repeats, -torch.inf)
+    order = scores.argsort(dim=1, descending=True, stable=True)[:, :count]
+    return codes.gather(1, order.unsqueeze(2).expand(-1, -1, codes.shape[2])), scores.gather(1, order)
+
+
+def _episodes(episode: np.ndarray) -> list[np.ndarray]:
+    """The places (E, T) of all episodes of each length."""
+    episode = np.asarray(episode)
+    starts = np.flatnonzero(np.r_[True, episode[1:] != episode[:-1]])
+    lengths = np.diff(np.r_[starts, len(episode)])
+    return [starts[lengths == length][:, None] + np.arange(length) for length in np.unique(lengths)]
