@@ -4,7 +4,8 @@ Two sources, both frames of the same state in a trajectory (tier J):
 
 votes    next_obs[t] and obs[t + 1] are two looks at one state: their logits are added
 filter   a state follows from the last one by the action taken: the code is chosen among those that the model predicts
-         from the codes thought possible before, by the logits of all frames so far
+         from the codes thought possible before, and those a few bits off, by the logits of all frames so far. How far
+         to believe the predictor is measured on transitions, again without labels (`Faults`)
 
 Nothing looks ahead: the code of a state uses frames up to that state, never later ones.
 """
@@ -28,26 +29,49 @@ from dwmr.world_model import Array, WorldModel
 TIER = "J"
 USES = "earlier frames of the episode, the actions between them, and both frames of a state (next_obs[t], obs[t+1])"
 CANDIDATES = 16  # codes thought possible at a time
-MISTAKE = 0.01  # how often the predictor is thought to be wrong about a code
+LEAST_MISTAKE, MOST_MISTAKE = 0.01, 0.99  # no predictor is thought to be better, or worse
+LEAST_FLIP, MOST_FLIP = 0.001, 0.5
 MOST_REACHABLE = 200_000
+TRIED_ON = 2000  # transitions
+
+
+@dataclass(frozen=True)
+class Faults:
+    """What to expect of a predictor: how often a code is not as predicted, and how often each bit (K,) differs then."""
+
+    mistake: float
+    flips: Tensor
+
+    @classmethod
+    def measured(cls, model: WorldModel, data: Transitions) -> Faults:
+        """From transitions alone. A prediction misses the next frame's code by its own mistakes and by the encoder's,
+        and two looks at one state differ by the encoder's: what is left is the predictor's."""
+        codes, after = model.encode(data.obs), model.encode(data.next_obs)
+        wrong = model.predict(codes, np.asarray(data.actions)) != after
+        follows = torch.from_numpy(same_state_pairs(data.episode)).to(model.device)
+        if not len(follows):
+            raise InputError("repair needs episodes: which transitions follow each other")
+        unlike = after[follows] != codes[follows + 1]
+        same_code, exact_next = (1 - float(each.any(1).float().mean()) for each in (unlike, wrong))
+        mistake = 1 - exact_next / same_code if same_code > 0 else MOST_MISTAKE
+        mistake = min(max(mistake, LEAST_MISTAKE), MOST_MISTAKE)
+        return cls(mistake, (wrong.float().mean(0) / mistake).clamp(LEAST_FLIP, MOST_FLIP))
 
 
 @dataclass(frozen=True)
 class Repaired:
-    """Codes bool (N, K) of the N transitions:
+    """Codes bool (N, K) of N transitions:
 
-    codes       of the frames before, from all looks at the states up to there
-    predicted   of the states after, imagined from these
-    one, other  of the states after, from frames `next_obs` alone, and from frames `obs` alone (one transition later):
-                two repaired looks that share no frame; only where ``paired``
-    paired      t for which both exist
+    codes         of the states before, from all looks up to there
+    predicted     of the states after, imagined from these
+    before, after of the states before from frames `obs` alone, and of the states after from frames `next_obs` alone:
+                  they share no frame, so that where they agree it is not because they saw the same
     """
 
     codes: Tensor
     predicted: Tensor
-    one: Tensor
-    other: Tensor
-    paired: np.ndarray
+    before: Tensor
+    after: Tensor
 
 
 class Repair:
@@ -56,18 +80,30 @@ class Repair:
     def __init__(
         self,
         model: WorldModel,
+        faults: Faults | None = None,
         *,
         votes: bool = True,
         filtering: bool = True,
         candidates: int = CANDIDATES,
-        mistake: float = MISTAKE,
     ) -> None:
-        if candidates < 1 or not 0 < mistake < 1:
-            raise InputError(
-                f"repair needs at least one candidate and mistakes in (0, 1), got {candidates} and {mistake}"
-            )
-        self.model, self.votes, self.filtering = model, votes, filtering
-        self.candidates, self.mistake = candidates, mistake
+        if candidates < 1:
+            raise InputError(f"repair needs at least one candidate, got {candidates}")
+        if faults is None:
+            faults = Faults(LEAST_MISTAKE, torch.full((model.bits,), MOST_FLIP, device=model.device))
+        self.model, self.faults, self.candidates = model, faults, candidates
+        self.votes, self.filtering = votes, filtering
+
+    @classmethod
+    def measured(cls, model: WorldModel, data: Transitions) -> Repair:
+        """A repair that suits the model, chosen on transitions without labels: the filter is used if codes filtered
+        from one look at each state agree with the other look, which it has not seen, in more bits than plain codes."""
+        repair = cls(model, Faults.measured(model, data))
+        tried = data[:TRIED_ON]
+        follows = torch.from_numpy(same_state_pairs(tried.episode)).to(model.device)
+        held_out = model.encode(tried.next_obs)[follows]
+        plain, filtered = model.encode(tried.obs), repair.transitions(tried).before
+        agreements = [(codes[follows + 1] == held_out).float().mean() for codes in (plain, filtered)]
+        return cls(model, repair.faults, filtering=bool(agreements[1] > agreements[0]))
 
     @property
     def about(self) -> dict[str, str | bool]:
@@ -89,23 +125,25 @@ class Repair:
         where a state was not seen, and the actions (E, T − 1) between them."""
         if not self.filtering:
             return looks >= 0
-        episodes, length, bits = looks.shape
-        # A reading that owes nothing to the prediction is one of 2^K, and as rare as the predictor's mistakes.
-        cost = bits * math.log(2) - math.log(self.mistake)
         codes = (looks[:, 0] >= 0).unsqueeze(1)
         scores = likelihood(looks[:, 0], codes)
         path = [codes[:, 0]]
-        for step in range(1, length):
-            seen = looks[:, step]
-            width = codes.shape[1]
-            moved = actions[:, step - 1].repeat_interleave(width)
-            predicted = self.model.predict(codes.flatten(0, 1), moved).unflatten(0, (episodes, width))
-            fresh = (seen >= 0).unsqueeze(1)
-            codes = torch.cat([predicted, fresh], dim=1)
-            before = torch.cat([scores, scores.amax(1, keepdim=True) - cost], dim=1)
-            codes, scores = _best(codes, before + likelihood(seen, codes), self.candidates)
+        for step in range(1, looks.shape[1]):
+            codes, scores = self._step(codes, scores, actions[:, step - 1], looks[:, step])
             path.append(codes[:, 0])
         return torch.stack(path, dim=1)
+
+    def _step(self, codes: Tensor, scores: Tensor, actions: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+        """From candidates bool (E, W, K) and their scores (E, W) to those after an action and a look (E, K)."""
+        mistake, flips = self.faults.mistake, self.faults.flips
+        moved = self.model.predict(codes.flatten(0, 1), actions.repeat_interleave(codes.shape[1]))
+        as_predicted = moved.unflatten(0, codes.shape[:2])
+        prior = torch.where(as_predicted, 1.0, -1.0) * torch.logit(1 - flips)
+        corrected = seen.unsqueeze(1) + prior >= 0
+        changes = torch.where(corrected == as_predicted, torch.log1p(-flips), flips.log()).sum(2)
+        found = torch.cat([as_predicted, corrected], dim=1)
+        before = torch.cat([scores + math.log(1 - mistake), scores + math.log(mistake) + changes], dim=1)
+        return _best(found, before + likelihood(seen, found), self.candidates)
 
     def transitions(self, data: Transitions) -> Repaired:
         """The codes of transitions, episode by episode; at each episode's start nothing is known yet."""
@@ -125,10 +163,8 @@ class Repair:
             looks = torch.cat([both[place], before[place], after[place]])
             moves = torch.cat([actions[place][:, :-1], actions[place][:, :-1], actions[place][:, 1:]])
             read[:, place] = self.follow(looks, moves).unflatten(0, (3, len(index)))
-        codes, alone, after_alone = read
-        return Repaired(
-            codes, model.predict(codes, actions), after_alone[follows], alone[follows + 1], follows.cpu().numpy()
-        )
+        codes, alone, alone_after = read
+        return Repaired(codes, model.predict(codes, actions), alone, alone_after)
 
 
 def nearest(logits: Tensor, candidates: Tensor, batch: int = 1024) -> Tensor:

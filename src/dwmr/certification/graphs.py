@@ -56,7 +56,7 @@ def level_graphs(benchmark: str, levels: Sequence[int] | None = None, seed: int 
             images = add_noise(images, rng(seed, "graph noise", number), noise)
         place = np.full(len(moves), -1)
         place[cells] = np.arange(len(cells))
-        names = [f"agent in row {cell // SIZE}, column {cell % SIZE}" for cell in cells]
+        names = [f"row {cell // SIZE}, column {cell % SIZE}" for cell in cells]
         graphs.append(StateGraph(f"level {number}", images, names, place[moves[cells]]))
     return graphs
 

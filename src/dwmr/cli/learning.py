@@ -146,6 +146,9 @@ def evaluate(
     split: Annotated[str, typer.Option(help="test, val or train.")] = "test",
     horizon: Annotated[int, typer.Option(help="Longest roll-out.", min=1)] = 1000,
     report: Annotated[Path | None, typer.Option(help="Also write an HTML page to look at.")] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Also judge codes mended by other frames of the same states.")
+    ] = False,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: AsJson = False,
@@ -160,7 +163,14 @@ def evaluate(
             raise InputError(f"--report names a file to write, got {str(report)!r}")
     info, model, splits, test = open_run(run, data, split, device)
     found = examine(
-        model, train=splits.train, test=test, rollout=splits.rollout, horizon=horizon, seed=seed, intervals=True
+        model,
+        train=splits.train,
+        test=test,
+        rollout=splits.rollout,
+        horizon=horizon,
+        seed=seed,
+        intervals=True,
+        repair=repair,
     )
     if report is not None:
         from dwmr.report import write_report
@@ -171,6 +181,8 @@ def evaluate(
         return
     for table in tables.evaluation(found.figures):
         out.print(table)
+    if repair:
+        say(f"repaired: tier {found.figures['repair']['tier']}, from {found.figures['repair']['uses']}")
     if report is not None:
         say(f"report: {report}")
 
