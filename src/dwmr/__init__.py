@@ -15,6 +15,7 @@ from dwmr.errors import InputError, TrainingDiverged
 from dwmr.evaluation import evaluate
 from dwmr.objectives import Objective
 from dwmr.presets import preset
+from dwmr.repair import Repair
 from dwmr.train import Run, train, train_many
 from dwmr.transitions import Rollouts, Splits, Transitions, load_rollouts, load_splits, load_transitions
 from dwmr.world_model import WorldModel
@@ -23,6 +24,7 @@ __all__ = [
     "Config",
     "InputError",
     "Objective",
+    "Repair",
     "Rollouts",
     "Run",
     "Splits",

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from dwmr.callables import Encode, Predict, as_bits, keys
-from dwmr.certification.drift import along_rollouts, along_transitions, drift
-from dwmr.certification.graphs import GAMES, StateGraph, compare_graphs, level_graphs
+from dwmr.certification.drift import along_rollouts, along_transitions, follow
+from dwmr.certification.graphs import StateGraph, compare_graphs
 from dwmr.certification.looks import NOISE, noise_stability, redrawn_share
-from dwmr.certification.verdicts import summary, verdicts
+from dwmr.certification.verdicts import answers, summary
 from dwmr.errors import InputError
 from dwmr.evaluation.codes import code_health, confusions
 from dwmr.evaluation.information import information
 from dwmr.transitions import Rollouts, Transitions
 
-__all__ = ["GAMES", "StateGraph", "certify", "level_graphs"]
+__all__ = ["StateGraph", "certify"]
 
 
 def certify(
@@ -43,8 +43,8 @@ def certify(
     noise                   {standard deviation: {same_code, same_bits}} when pixel noise is added to a frame
     drift                   {steps: {bits, exact, known, known_seen, episodes}} along ``rollouts``, or without them
                             along the transitions' episodes, see `dwmr.certification.drift`
-    graphs                  with ``graphs``, such as `level_graphs("iceslider")`: its world against the true one,
-                            see `dwmr.certification.graphs`
+    graphs                  with ``graphs``: the world it learned against the true one, see `dwmr.certification.graphs`;
+                            `dwmr.certification.levels` has those of IceSlider
     verdicts                an answer to each question of `dwmr.certification.verdicts`
     summary                 what to do with the model
     """
@@ -67,9 +67,9 @@ def certify(
     found["redrawn"] = redrawn_share(transitions)
     found["information"] = information(everything)
     found["noise"] = noise_stability(encode, transitions, noise, seed)
-    found["drift"] = drift(predict, course, set(keys(everything)))
+    found["drift"] = follow(predict, course, set(keys(everything)))
     if graphs is not None:
         found["graphs"] = compare_graphs(encode, predict, graphs)
-    found["verdicts"] = verdicts(found)
+    found["verdicts"] = answers(found)
     found["summary"] = summary(found)
     return found

@@ -50,7 +50,7 @@ def along_transitions(raw: Any, next_codes: np.ndarray, actions: np.ndarray, epi
     return Course(take(raw, starts), np.asarray(actions)[steps], seen)
 
 
-def drift(predict: Predict, course: Course, known: set[bytes]) -> dict[str, dict[str, float]]:
+def follow(predict: Predict, course: Course, known: set[bytes]) -> dict[str, dict[str, float]]:
     """For each number of imagined steps, in percent:
 
     bits, exact  bits, and whole codes, that agree with the frame seen then

@@ -9,14 +9,8 @@ from typing import Any
 import numpy as np
 
 from dwmr.callables import Encode, Predict, Reachable, as_bits, explore, keys, take
-from dwmr.data.collect import LEVELS, N_ACTIONS, find, level_start, level_states
-from dwmr.envs import digit_jump, ice_slider
-from dwmr.envs.grid_world import SIZE, reachable
-from dwmr.envs.noise import add_noise
 from dwmr.errors import InputError
-from dwmr.seeding import rng
 
-GAMES = {"iceslider": ice_slider, "iceslider-noisy": ice_slider, "digitjump": digit_jump}
 SHOWN = 10  # wrong edges that are listed
 ROOM = 4  # a model's graph is followed up to so many times the true one's states
 
@@ -38,27 +32,6 @@ class StateGraph:
             raise InputError(f"{self.name}: {count} images, {len(self.states)} states and a table of {shape}")
         if int(self.table.min()) < 0 or int(self.table.max()) >= count:
             raise InputError(f"{self.name}: the table must name states in [0, {count})")
-
-
-def level_graphs(benchmark: str, levels: Sequence[int] | None = None, seed: int = 0) -> list[StateGraph]:
-    """The levels of a game's test split, or those of the seeds named, drawn as the benchmark draws them."""
-    if benchmark not in GAMES:
-        raise InputError(f"{benchmark!r} has no levels; those of {', '.join(GAMES)} have")
-    game, noise = GAMES[benchmark], find(benchmark).noise
-    graphs = []
-    for number in LEVELS["test"] if levels is None else levels:
-        level = game.make_level(number)
-        moves = game.destinations(level)[:, :N_ACTIONS]
-        start = level_start(level)
-        cells = np.array([start, *sorted(reachable(moves.tolist(), start) - {start})])
-        images = game.draw(level_states(level, cells))
-        if noise:
-            images = add_noise(images, rng(seed, "graph noise", number), noise)
-        place = np.full(len(moves), -1)
-        place[cells] = np.arange(len(cells))
-        names = [f"row {cell // SIZE}, column {cell % SIZE}" for cell in cells]
-        graphs.append(StateGraph(f"level {number}", images, names, place[moves[cells]]))
-    return graphs
 
 
 def compare_graphs(encode: Encode, predict: Predict, graphs: Sequence[StateGraph]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from dwmr.callables import Encode, as_bits
-from dwmr.envs.noise import add_noise
 from dwmr.evaluation.variance import same_state_pairs
 from dwmr.seeding import rng
 from dwmr.transitions import Transitions
@@ -37,6 +36,8 @@ def noise_stability(
 
     Asked of at most 2,000 frames spread over the transitions.
     """
+    from dwmr.envs.noise import add_noise
+
     chosen = np.unique(np.linspace(0, len(transitions) - 1, FRAMES).astype(int))
     frames = np.asarray(transitions.obs[chosen])
     clean = as_bits(encode(frames))

@@ -39,7 +39,7 @@ class Question:
         return YES if reaches(self.yes) else PARTLY if reaches(self.partly) else NO
 
 
-def verdicts(certificate: Mapping[str, Any]) -> list[dict[str, Any]]:
+def answers(certificate: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The answers to all questions: name, question, answer, figure, unit, remark, and the two thresholds."""
     found = []
     for question in QUESTIONS:

@@ -26,6 +26,7 @@ from dwmr.cli.common import (
     print_json,
     say,
 )
+from dwmr.cli.trust import certificate
 from dwmr.config import option_names
 from dwmr.data import collect as benchmarks
 from dwmr.errors import InputError, TrainingDiverged
@@ -175,7 +176,15 @@ def evaluate(
     if report is not None:
         from dwmr.report import write_report
 
-        write_report(report, info=info, metrics=read_metrics(run), model=model, examination=found, test=test)
+        write_report(
+            report,
+            info=info,
+            metrics=read_metrics(run),
+            model=model,
+            examination=found,
+            test=test,
+            certificate=certificate(model, test, splits.rollout, horizon=horizon, seed=seed),
+        )
     if as_json:
         print_json(found.figures)
         return

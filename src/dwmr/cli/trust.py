@@ -9,12 +9,14 @@ import typer
 
 import dwmr
 from dwmr import tables
-from dwmr.certification import GAMES, level_graphs
+from dwmr.certification.levels import GAMES, level_graphs
 from dwmr.cli.common import AsJson, Device, Seed, app, check_split, example, open_run, out, print_json, say
 from dwmr.data.collect import LEVELS
 from dwmr.errors import InputError
 from dwmr.transitions import Rollouts, Transitions
 from dwmr.world_model import WorldModel
+
+MOST_LEVELS = len(LEVELS["test"])
 
 
 @app.command(
@@ -29,8 +31,8 @@ def certify(
     split: Annotated[str, typer.Option(help="test, val or train.")] = "test",
     horizon: Annotated[int, typer.Option(help="Longest roll-out.", min=1)] = 1000,
     levels: Annotated[
-        int, typer.Option(help="Levels of IceSlider or DigitJump to compare state by state.", min=0, max=250)
-    ] = 250,
+        int, typer.Option(help="Levels of IceSlider or DigitJump to compare state by state.", min=0, max=MOST_LEVELS)
+    ] = MOST_LEVELS,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: AsJson = False,
@@ -38,7 +40,7 @@ def certify(
     """Say how far to trust a world model, mostly without labels: an answer a question, and the figures behind it."""
     check_split(split)
     _, model, splits, test = open_run(run, data, split, device)
-    found = certificate(model, test, splits.rollout, horizon=horizon, levels=levels, seed=seed)
+    found = certificate(model, test, splits.rollout, horizon=horizon, seed=seed, levels=levels)
     if as_json:
         print_json(found)
         return
@@ -48,7 +50,13 @@ def certify(
 
 
 def certificate(
-    model: WorldModel, test: Transitions, rollout: Rollouts | None, *, horizon: int, levels: int, seed: int
+    model: WorldModel,
+    test: Transitions,
+    rollout: Rollouts | None,
+    *,
+    horizon: int,
+    seed: int,
+    levels: int = MOST_LEVELS,
 ) -> dict[str, Any]:
     """`dwmr.certify` of a model, with the levels of the benchmark that the data says it is from."""
     if (test.image_shape, test.n_actions) != (model.image_shape, model.n_actions):

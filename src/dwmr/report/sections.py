@@ -47,8 +47,13 @@ HEALTH = {
     "flips_mean": "bits that an action flips, on average; small but not 0",
     "exact_next": "% of transitions whose whole next code is predicted",
     "bits_next": "% of the bits of the next codes that are predicted; high even if nothing but copying is learned",
+    "exact_changed": "% of the codes that change which are predicted whole",
     "same_code": "% of states seen in two frames that get the same code both times; 100 is best",
     "same_bits": "% of the bits that agree between two frames of one state",
+    "state_share": "% of a bit's variance that the state decides, not its drawing; 100 is best",
+    "state_share_min": "the same of the worst bit",
+    "exact_next_repaired": "exact_next of codes mended by other frames of the same states",
+    "same_code_repaired": "same_code of codes mended so, from frames that the two do not share",
     "collisions": "% of frames whose code also stands for another board; 0 is best",
     "splits": "% of frames whose board also has another code; 0 is best",
 }
@@ -176,6 +181,16 @@ def rollouts(scores: Mapping[str, Mapping[str, float]]) -> Section:
     rows = [[step, *(number(entry[key]) for key in columns)] for step, entry in scores.items()]
     listed = table(["steps", *columns.values()], rows)
     return Section("rollouts", "Long imagination", how, element("div", *plots, listed, class_="pair"))
+
+
+def trust(certificate: Mapping[str, Any]) -> Section:
+    how = "How far to trust this model: an answer a question, each from one figure; `dwmr certify` gives them all."
+    rows = [
+        [each["question"], each["answer"], f"{number(each['figure'])} {each['unit']}", each["remark"]]
+        for each in certificate["verdicts"]
+    ]
+    answers = table(["question", "answer", "figure", ""], rows, class_="words")
+    return Section("trust", "Trust", how, element("div", element("p", certificate["summary"]), answers))
 
 
 def code_health(codes: Mapping[str, Any]) -> Section:
