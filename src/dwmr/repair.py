@@ -29,7 +29,7 @@ from dwmr.world_model import Array, WorldModel
 TIER = "J"
 USES = "earlier frames of the episode, the actions between them, and both frames of a state (next_obs[t], obs[t+1])"
 CANDIDATES = 16  # codes thought possible at a time
-LEAST_MISTAKE, MOST_MISTAKE = 0.01, 0.99  # no predictor is thought to be better, or worse
+RARELY = 0.01
 LEAST_FLIP, MOST_FLIP = 0.001, 0.5
 MOST_REACHABLE = 200_000
 TRIED_ON = 2000  # transitions
@@ -43,19 +43,17 @@ class Faults:
     flips: Tensor
 
     @classmethod
+    def rare(cls, model: WorldModel) -> Faults:
+        """Codes as predicted, or else anything: for a predictor that is nearly always exactly right."""
+        return cls(RARELY, torch.full((model.bits,), MOST_FLIP, device=model.device))
+
+    @classmethod
     def measured(cls, model: WorldModel, data: Transitions) -> Faults:
-        """From transitions alone. A prediction misses the next frame's code by its own mistakes and by the encoder's,
-        and two looks at one state differ by the encoder's: what is left is the predictor's."""
-        codes, after = model.encode(data.obs), model.encode(data.next_obs)
-        wrong = model.predict(codes, np.asarray(data.actions)) != after
-        follows = torch.from_numpy(same_state_pairs(data.episode)).to(model.device)
-        if not len(follows):
-            raise InputError("repair needs episodes: which transitions follow each other")
-        unlike = after[follows] != codes[follows + 1]
-        same_code, exact_next = (1 - float(each.any(1).float().mean()) for each in (unlike, wrong))
-        mistake = 1 - exact_next / same_code if same_code > 0 else MOST_MISTAKE
-        mistake = min(max(mistake, LEAST_MISTAKE), MOST_MISTAKE)
-        return cls(mistake, (wrong.float().mean(0) / mistake).clamp(LEAST_FLIP, MOST_FLIP))
+        """Each bit for itself, as often wrong as the prediction misses the next frame's bit: for a predictor that
+        is mostly right about bits, seldom about codes."""
+        predicted = model.predict(model.encode(data.obs), np.asarray(data.actions))
+        wrong = (predicted != model.encode(data.next_obs)).float().mean(0)
+        return cls(1 - RARELY, wrong.clamp(LEAST_FLIP, MOST_FLIP))
 
 
 @dataclass(frozen=True)
@@ -89,21 +87,29 @@ class Repair:
         if candidates < 1:
             raise InputError(f"repair needs at least one candidate, got {candidates}")
         if faults is None:
-            faults = Faults(LEAST_MISTAKE, torch.full((model.bits,), MOST_FLIP, device=model.device))
+            faults = Faults.rare(model)
         self.model, self.faults, self.candidates = model, faults, candidates
         self.votes, self.filtering = votes, filtering
 
     @classmethod
     def measured(cls, model: WorldModel, data: Transitions) -> Repair:
-        """A repair that suits the model, chosen on transitions without labels: the filter is used if codes filtered
-        from one look at each state agree with the other look, which it has not seen, in more bits than plain codes."""
-        repair = cls(model, Faults.measured(model, data))
+        """The repair that suits a model, chosen without labels: with either kind of faults, or without the filter,
+        whichever makes codes from one look at each state agree best with the other look, which it has not seen."""
+        follows = torch.from_numpy(same_state_pairs(data.episode)).to(model.device)
+        if not len(follows):
+            raise InputError("repair needs episodes: which transitions follow each other")
         tried = data[:TRIED_ON]
-        follows = torch.from_numpy(same_state_pairs(tried.episode)).to(model.device)
+        follows = follows[follows + 1 < len(tried)]
         held_out = model.encode(tried.next_obs)[follows]
-        plain, filtered = model.encode(tried.obs), repair.transitions(tried).before
-        agreements = [(codes[follows + 1] == held_out).float().mean() for codes in (plain, filtered)]
-        return cls(model, repair.faults, filtering=bool(agreements[1] > agreements[0]))
+        options = [
+            cls(model, filtering=False),
+            cls(model, Faults.rare(model)),
+            cls(model, Faults.measured(model, data)),
+        ]
+        agreements = [
+            float((repair.transitions(tried).before[follows + 1] == held_out).float().mean()) for repair in options
+        ]
+        return options[int(np.argmax(agreements))]
 
     @property
     def about(self) -> dict[str, str | bool]:
