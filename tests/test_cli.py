@@ -103,7 +103,7 @@ def test_repaired_figures_stand_beside_the_others(cli, data, trained, monkeypatc
     status, out, _ = cli(*words, "--repair")
     assert status == 0
     assert "encoding, repaired" in out
-    assert "repaired: tier J, from earlier frames" in out
+    assert "repaired: tier J, from both frames of a state" in out
 
 
 def test_certify_answers_in_words_and_in_figures(cli, data, trained):

@@ -163,11 +163,17 @@ def test_the_filter_is_left_out_where_it_does_not_help():
     assert not Repair.measured(ring_model(), ring_transitions()).filtering  # nothing to mend
     assert Repair.measured(blurred_model(), dirty_data).about == {
         "tier": "J",
-        "uses": "earlier frames of the episode, the actions between them, and both frames of a state "
-        "(next_obs[t], obs[t+1])",
+        "uses": "both frames of a state (next_obs[t], obs[t+1]); "
+        "earlier frames of the episode and the actions between them",
         "votes": True,
         "filter": True,
     }
+
+
+def test_only_what_is_used_is_named():
+    votes = Repair(ring_model(), filtering=False).about
+    assert (votes["tier"], votes["uses"]) == ("J", "both frames of a state (next_obs[t], obs[t+1])")
+    assert "next_obs" not in str(Repair(ring_model(), votes=False).about["uses"])
 
 
 def test_evaluate_reports_both():

@@ -27,7 +27,10 @@ from dwmr.transitions import Transitions
 from dwmr.world_model import Array, WorldModel
 
 TIER = "J"
-USES = "earlier frames of the episode, the actions between them, and both frames of a state (next_obs[t], obs[t+1])"
+USES = {
+    "votes": "both frames of a state (next_obs[t], obs[t+1])",
+    "filter": "earlier frames of the episode and the actions between them",
+}
 CANDIDATES = 16  # codes thought possible at a time
 RARELY = 0.01
 LEAST_FLIP, MOST_FLIP = 0.001, 0.5
@@ -114,7 +117,8 @@ class Repair:
     @property
     def about(self) -> dict[str, str | bool]:
         """What information the mended codes use."""
-        return {"tier": TIER, "uses": USES, "votes": self.votes, "filter": self.filtering}
+        on = {"votes": self.votes, "filter": self.filtering}
+        return {"tier": TIER, "uses": "; ".join(USES[name] for name in on if on[name]), **on}
 
     def reachable(self, code: Array, limit: int = MOST_REACHABLE) -> Tensor:
         """Every code (S, K) that the model reaches from one code (K,), itself first, at most ``limit``."""
