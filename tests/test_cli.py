@@ -76,11 +76,52 @@ def test_train_then_evaluate_with_every_promised_figure(cli, data, tmp_path):
     assert set(figures["encoding"]) == set(figures["imagination"]) == scores
     assert set(figures["intervals"]["encoding"]) == set(figures["intervals"]["imagination"]) == scores
     assert set(figures["baselines"]) == {"copy", "majority"}
-    health = {"dead", "duplicate", "flips_mean", "collisions", "splits", "same_code", "exact_next"}
+    health = {"dead", "duplicate", "flips_mean", "collisions", "splits", "same_code", "exact_next", "state_share"}
     assert health <= set(figures["codes"])
     assert list(figures["rollout"]) == ["1", "2", "5", "10", "20", "50", "100", "200", "500", "1000"]
-    assert set(figures["rollout"]["1"]) == {"bits", "exact", "f1"}
+    compared = {"copy_bits", "copy_exact", "copy_f1", "reencode_f1"}
+    assert set(figures["rollout"]["1"]) == {"bits", "exact", "f1"} | compared
     assert "<html" in page.read_text()
+    assert "How far to trust" in page.read_text()
+    assert not any("repair" in name for name in (*figures, *figures["codes"]))
+
+
+def test_repaired_figures_stand_beside_the_others(cli, data, trained, monkeypatch):
+    monkeypatch.setattr("dwmr.evaluation.probes.MIN_UPDATES", 1)
+    words = ["evaluate", trained, "--data", data, "--horizon", 1]
+    _, plain, _ = cli(*words, "--json")
+    status, out, _ = cli(*words, "--json", "--repair")
+    assert status == 0
+    plain, figures = json.loads(plain), json.loads(out)
+    assert figures["repair"]["tier"] == "J"
+    assert "next_obs[t], obs[t+1]" in figures["repair"]["uses"]
+    for name in ("encoding", "imagination"):
+        assert set(figures[f"{name}_repaired"]) == set(figures[name])
+        assert figures[name] == plain[name]
+    added = {"exact_next_repaired", "same_code_repaired"}
+    assert set(figures["codes"]) == set(plain["codes"]) | added
+    status, out, _ = cli(*words, "--repair")
+    assert status == 0
+    assert "encoding, repaired" in out
+    assert "repaired: tier J, from both frames of a state" in out
+
+
+def test_certify_answers_in_words_and_in_figures(cli, data, trained):
+    words = ["certify", trained, "--data", data, "--levels", 3, "--horizon", 20]
+    status, out, _ = cli(*words)
+    assert status == 0
+    assert "How far to trust this model" in out
+    assert "Is the next code right?" in out
+    assert "Not tested: redrawing, state" in out
+    status, out, _ = cli(*words, "--json")
+    assert status == 0
+    found = json.loads(out)
+    assert found["graphs"]["levels"] == 3
+    assert list(found["drift"]) == ["1", "2", "5", "10", "20"]
+    assert {"collisions", "splits", "exact_next", "information", "noise"} <= set(found)
+    status, out, _ = cli(*words[:4], "--levels", 0, "--split", "val", "--horizon", 1, "--json")
+    assert status == 0
+    assert "graphs" not in json.loads(out)
 
 
 def test_evaluate_shows_tables_and_shortens_the_horizon(cli, data, trained):
@@ -160,7 +201,7 @@ def test_presets_are_listed(cli):
     assert all(name in out for name in PRESETS)
 
 
-@pytest.mark.parametrize("command", ["collect", "train", "evaluate", "tune", "presets"])
+@pytest.mark.parametrize("command", ["collect", "train", "evaluate", "certify", "tune", "presets"])
 def test_help_has_an_example(cli, command):
     status, out, _ = cli(command, "--help")
     assert status == 0
@@ -205,6 +246,9 @@ BAD = [
     (["train", "iceslider/dwmr", "--out", "x", "--fast", "very"], "'auto' or 'off'"),
     (["train", "iceslider/dwmr", "--out", "x", "--device", "meta"], "meta"),
     (["evaluate", "nowhere", "--split", "tset"], "'test'"),
+    (["certify", "nowhere", "--split", "tset"], "'test'"),
+    (["certify", "nowhere"], "not a run folder"),
+    (["certify", "nowhere", "--levels", "251"], "--levels"),
     (["evaluate", "nowhere", "--report", "."], "--report"),
     (["train", "iceslider/dwmr", "--out", "x", "--data", "nowhere"], "nowhere does not exist"),
     (["train", "iceslider/dwmr", "--out", "x", "--device", "gpu"], "gpu"),

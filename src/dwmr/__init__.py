@@ -9,11 +9,13 @@ bits = wm.encode(images)
 __version__ = "0.1.0"
 
 from dwmr import losses, objectives
+from dwmr.certification import certify
 from dwmr.config import Config
 from dwmr.errors import InputError, TrainingDiverged
-from dwmr.evaluation import certify, evaluate
+from dwmr.evaluation import evaluate
 from dwmr.objectives import Objective
 from dwmr.presets import preset
+from dwmr.repair import Repair
 from dwmr.train import Run, train, train_many
 from dwmr.transitions import Rollouts, Splits, Transitions, load_rollouts, load_splits, load_transitions
 from dwmr.world_model import WorldModel
@@ -22,6 +24,7 @@ __all__ = [
     "Config",
     "InputError",
     "Objective",
+    "Repair",
     "Rollouts",
     "Run",
     "Splits",

@@ -32,14 +32,50 @@ def evaluation(figures: dict[str, Any]) -> list[Table]:
             "copy the board": figures["baselines"]["copy"],
             "majority": figures["baselines"]["majority"],
         }
+        for name in ("encoding", "imagination"):
+            if f"{name}_repaired" in figures:
+                rows[f"{name}, repaired"] = figures[f"{name}_repaired"]
         found.append(_table("Boards read by a linear probe, in percent", SCORES, rows))
     if "intervals" in figures:
         found.append(_intervals(figures["intervals"]))
     if figures.get("rollout"):
-        columns = {"bits": "bits right", "exact": "codes right", "f1": "F1"}
+        columns = {
+            "bits": "bits right",
+            "copy_bits": "copying",
+            "exact": "codes right",
+            "copy_exact": "copying",
+            "f1": "F1",
+            "copy_f1": "copying",
+            "reencode_f1": "re-encoding",
+        }
         found.append(_table("Roll-outs, in percent", columns, figures["rollout"], first="steps"))
     health = _table("Code", {"value": ""}, {name: {"value": value} for name, value in figures["codes"].items()})
     return [*found, health]
+
+
+def certificate(found: dict[str, Any]) -> list[Table]:
+    """The tables of `dwmr.certify`'s figures: the answers first, then what they come from."""
+    answers = [
+        [each["answer"], f"{_number(each['figure'])} {each['unit']}", f"{each['question']}\n  {each['remark']}"]
+        for each in found["verdicts"]
+    ]
+    drift = {"bits": "bits right", "exact": "codes right", "known": "known codes", "known_seen": "known, if seen"}
+    plain = {name: {"value": value} for name, value in found.items() if not isinstance(value, dict | list | str)}
+    shown = [
+        _grid("How far to trust this model", ["", "figure", ""], answers, texts=3),
+        _table("Drift over imagined steps, in percent", drift, found["drift"], first="steps"),
+        _table("Pixel noise", {"same_code": "codes kept", "same_bits": "bits kept"}, found["noise"], first="strength"),
+        _table("Code", {"value": ""}, plain | {name: {"value": value} for name, value in found["information"].items()}),
+    ]
+    wrong = found.get("graphs", {}).get("wrong")
+    if wrong:
+        headings = ["level", "state", "action", "should lead to", "leads to"]
+        lines = [
+            [edge["level"], edge["state"], str(edge["action"]), edge["expected"], edge["got"] or "a code of no state"]
+            for edge in wrong
+        ]
+        shown.append(_grid("The first wrong edges", headings, lines, texts=5))
+    return shown
 
 
 def presets(configs: dict[str, Config], tuned: dict[str, dict[str, Any]]) -> Table:
@@ -147,7 +183,7 @@ def _grid(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]], t
     """Words as they are; the first ``texts`` columns to the left, the others to the right."""
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     for place, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if place < texts else "right", no_wrap=place < texts)
+        table.add_column(heading, justify="left" if place < texts else "right", no_wrap=place < min(texts, 2))
     for line in lines:
         table.add_row(*line)
     return table

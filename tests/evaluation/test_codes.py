@@ -40,8 +40,25 @@ def test_flips_and_agreement():
     codes, next_codes = bits("0000", "0011"), bits("0001", "1100")
     figures = health(codes, next_codes, predicted=bits("0001", "1111"))
     assert figures["flips_mean"] == (1 + 4) / 2
-    assert figures["exact_next"] == 50
+    assert figures["exact_next"] == figures["exact_changed"] == 50
     assert figures["bits_next"] == 75
+
+
+def test_codes_that_do_not_change_are_no_proof_of_prediction():
+    still, moving = bits("00", "01", "10", "11"), bits("00", "01", "10", "10")
+    assert health(still, moving, predicted=still)["exact_next"] == 75
+    assert health(still, moving, predicted=still)["exact_changed"] == 0
+    assert health(still)["exact_changed"] is None
+
+
+def test_the_share_of_the_state_is_that_of_the_live_bits():
+    # Four pairs of looks, next_obs[t] and obs[t + 1]: the first bit is the drawing's, the second the state's.
+    codes = bits("000", "000", "110", "100", "010")
+    next_codes = bits("000", "010", "100", "110", "000")
+    looks = health(codes, next_codes, episode=np.zeros(5, int))
+    assert (looks["state_share"], looks["state_share_min"]) == (50, 0)
+    alone = health(bits("00", "00"), episode=np.zeros(2, int))
+    assert (alone["state_share"], alone["state_share_min"], alone["same_code"]) == (None, None, 100)
 
 
 def test_same_code_looks_at_frames_of_one_state_inside_an_episode():
@@ -80,16 +97,21 @@ def test_certify_takes_plain_numpy_functions():
     def predict(codes: np.ndarray, actions: np.ndarray) -> np.ndarray:
         return np.where(actions[:, None] == 0, np.roll(codes, 1, axis=1), np.roll(codes, -1, axis=1))
 
-    assert certify(encode, predict, data) == {
+    health = {
         "bits": 4,
         "dead": 0,
         "duplicate": 0,
         "flips_mean": 2,
         "exact_next": 100,
         "bits_next": 100,
+        "exact_changed": 100,
         "same_code": 100,
         "same_bits": 100,
+        "state_share": pytest.approx(100),
+        "state_share_min": pytest.approx(100),
     }
+    found = certify(encode, predict, data)
+    assert {name: found[name] for name in health} == health
     lazy = certify(encode, lambda codes, actions: codes, data)
     assert (lazy["exact_next"], lazy["bits_next"]) == (0, 50)
 

@@ -73,7 +73,7 @@ def test_without_labels_the_label_free_part_stands_alone():
     assert set(report) == {"codes", "rollout"}
     assert "collisions" not in report["codes"]
     assert report["codes"]["exact_next"] == 100
-    assert report["rollout"]["4"] == {"bits": 100, "exact": 100}
+    assert report["rollout"]["4"] == {"bits": 100, "exact": 100, "copy_bits": 100, "copy_exact": 100}
 
 
 def test_the_examination_keeps_the_codes():

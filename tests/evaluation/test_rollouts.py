@@ -17,14 +17,15 @@ def test_a_perfect_model_stays_right():
     probe = fit_probe(ring_model().encode(data.obs), data.state, PLACES)
     for actions in (ROUND, THERE_AND_BACK):
         scores = rollout_scores(ring_model(), ring_rollouts(actions, HORIZONS), probe)
-        assert scores == {h: {"bits": 100, "exact": 100, "f1": 100} for h in ("1", "2", "4")}
+        right = {"bits": 100, "exact": 100, "f1": 100, "reencode_f1": 100}
+        assert [scores[h] | right for h in ("1", "2", "4")] == [scores[h] for h in ("1", "2", "4")]
 
 
 def test_a_model_in_which_nothing_moves_is_right_only_where_the_light_returns():
     scores = rollout_scores(ring_model(Stay()), ring_rollouts(ROUND, HORIZONS))
     # A misplaced light is wrong in two of four bits.
-    assert scores["1"] == scores["2"] == {"bits": 50, "exact": 0}
-    assert scores["4"] == {"bits": 100, "exact": 100}
+    assert scores["1"] == scores["2"] == {"bits": 50, "exact": 0, "copy_bits": 50, "copy_exact": 0}
+    assert scores["4"] == {"bits": 100, "exact": 100, "copy_bits": 100, "copy_exact": 100}
     back = rollout_scores(ring_model(Stay()), ring_rollouts(THERE_AND_BACK, HORIZONS))
     assert [back[h]["exact"] for h in ("1", "2", "4")] == [0, 100, 0]
 
@@ -43,7 +44,7 @@ def test_a_label_that_the_probe_never_saw_counts_as_wrong():
     few = np.minimum(data.state, 1)
     probe = fit_probe(ring_model().encode(data.obs), few, 2)
     scores = rollout_scores(ring_model(), ring_rollouts([[RIGHT] * 4], (0, 3)), probe)
-    assert scores["3"] == {"bits": 100, "exact": 100, "f1": 0}
+    assert (scores["3"]["bits"], scores["3"]["f1"], scores["3"]["reencode_f1"]) == (100, 0, 0)
 
 
 def test_the_horizon_ends_the_rollout():
@@ -67,3 +68,14 @@ def test_imagination_goes_on_from_its_own_bits_not_from_the_frames():
     assert scores["1"]["exact"] == 0
     assert scores["4"]["exact"] == 100
     assert torch.is_grad_enabled()
+
+
+def test_copying_keeps_the_first_frame_and_re_encoding_sees_the_last():
+    data = ring_transitions()
+    probe = fit_probe(ring_model().encode(data.obs), data.state, PLACES)
+    episodes = ring_rollouts([[RIGHT] * 4, [RIGHT, LEFT] * 2], (0, 1, 2))
+    perfect, still = (rollout_scores(model, episodes, probe) for model in (ring_model(), ring_model(Stay())))
+    assert perfect["2"]["f1"] == perfect["2"]["reencode_f1"] == still["2"]["reencode_f1"] == 100
+    assert perfect["2"]["copy_f1"] == still["2"]["copy_f1"] == still["2"]["f1"]
+    assert np.isclose(perfect["2"]["copy_f1"], 100 / 3)
+    assert (perfect["2"]["copy_exact"], perfect["2"]["copy_bits"]) == (50, 75)

@@ -104,6 +104,17 @@ def test_without_labels_the_rest_stands_alone(data, runs, tmp_path):
     assert again == page
 
 
+def test_trust_and_the_baselines_of_long_imagination(data, runs, tmp_path):
+    model = dwmr.WorldModel.load(runs("dwmr"), device="cpu")
+    certificate = dwmr.certify(model.encode, model.predict, data[1], noise=(0.05,))
+    page = report(runs("dwmr"), *data, tmp_path / "report.html", certificate=certificate)
+    assert Balance(page).sections == LABEL_FREE | {"scores", "confusion", "trust"}
+    assert certificate["summary"] in page
+    assert all(each["question"] in page for each in certificate["verdicts"])
+    assert "F1, re-encoding" in page
+    assert "codes, copying" in page
+
+
 def test_a_decoder_shows_what_it_makes_of_the_imagined_code(data, runs, tmp_path):
     page = report(runs("dwmr+ae"), *data, tmp_path / "report.html")
     assert page.count('alt="decoded from the imagined code"') == 6

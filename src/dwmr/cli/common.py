@@ -10,10 +10,12 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from dwmr.checkpoint import RUN, RunInfo, read_info
 from dwmr.config import parse_option
 from dwmr.data import collect as benchmarks
-from dwmr.errors import InputError
-from dwmr.transitions import Splits, load_splits
+from dwmr.errors import InputError, unknown
+from dwmr.transitions import Splits, Transitions, load_splits
+from dwmr.world_model import WorldModel
 
 app = typer.Typer(
     help="Learn Boolean world models from images and discrete actions.",
@@ -55,6 +57,33 @@ def load_data(data: Path | None, benchmark: str) -> Splits:
     if benchmark not in benchmarks.BENCHMARKS:
         raise InputError(f"{benchmark!r} has no data of its own; name yours with --data")
     return load_splits(benchmarks.cached_benchmark(benchmark))
+
+
+SPLITS = ("train", "val", "test")
+
+
+def check_split(name: str) -> None:
+    if name not in SPLITS:
+        raise unknown("split", name, SPLITS)
+
+
+def open_run(run: Path, data: Path | None, split: str, device: str) -> tuple[RunInfo, WorldModel, Splits, Transitions]:
+    """What a run folder says of itself, its model, the data, and the split of it to be judged on."""
+    if not (run / RUN).exists() and list(run.glob(f"seed-*/{RUN}")):
+        raise InputError(f"{run} holds several runs; name one, such as {sorted(run.glob('seed-*'))[0]}")
+    info = read_info(run)
+    model = WorldModel.load(run, device=device)
+    splits = load_data(data, info.config.benchmark)
+    parts = parts_of(splits)
+    judged = parts.get(split)
+    if not isinstance(judged, Transitions):
+        raise InputError(f"the data has no split {split!r}; it has {', '.join(parts)}")
+    return info, model, splits, judged
+
+
+def parts_of(splits: Splits) -> dict[str, Any]:
+    named = {"train": splits.train, "val": splits.val, "test": splits.test, "rollout": splits.rollout}
+    return {name: part for name, part in named.items() if part is not None}
 
 
 def print_json(value: Any) -> None:

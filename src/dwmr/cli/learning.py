@@ -10,28 +10,31 @@ import typer
 
 import dwmr
 from dwmr import tables
-from dwmr.checkpoint import RUN, read_info
 from dwmr.cli.common import (
     MOST_SEEDS,
     AsJson,
     Device,
     Seed,
     app,
+    check_split,
     example,
     load_data,
+    open_run,
     out,
     parse_settings,
+    parts_of,
     print_json,
     say,
 )
+from dwmr.cli.trust import certificate
 from dwmr.config import option_names
 from dwmr.data import collect as benchmarks
-from dwmr.errors import InputError, TrainingDiverged, unknown
+from dwmr.errors import InputError, TrainingDiverged
 from dwmr.evaluation import examine
 from dwmr.presets import PRESETS, TUNED, preset
 from dwmr.run_folder import read_metrics
 from dwmr.train import check_choices
-from dwmr.transitions import Splits, Transitions, load_splits
+from dwmr.transitions import Transitions, load_splits
 from dwmr.world_model import resolve_device
 
 
@@ -71,7 +74,7 @@ def collect(
         benchmarks.collect_benchmark(benchmark, destination, seed=seed, transitions=transitions, digits=digits)
     splits = load_splits(destination)
     preview = _preview(splits.train, destination / "preview.png")
-    sizes = ", ".join(f"{name} {len(part):,}" for name, part in _parts(splits).items())
+    sizes = ", ".join(f"{name} {len(part):,}" for name, part in parts_of(splits).items())
     say(f"{destination}: {sizes}{preview}")
 
 
@@ -144,40 +147,51 @@ def evaluate(
     split: Annotated[str, typer.Option(help="test, val or train.")] = "test",
     horizon: Annotated[int, typer.Option(help="Longest roll-out.", min=1)] = 1000,
     report: Annotated[Path | None, typer.Option(help="Also write an HTML page to look at.")] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Also judge codes mended by other frames of the same states.")
+    ] = False,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Judge a world model: boards read from its bits, imagination, roll-outs, health of the code."""
-    if split not in ("train", "val", "test"):
-        raise unknown("split", split, ("train", "val", "test"))
+    check_split(split)
     if report is not None:
         from dwmr.report import require_matplotlib
 
         require_matplotlib()
         if report.is_dir() or not report.name:
             raise InputError(f"--report names a file to write, got {str(report)!r}")
-    if not (run / RUN).exists() and list(run.glob(f"seed-*/{RUN}")):
-        raise InputError(f"{run} holds several runs; name one, such as {sorted(run.glob('seed-*'))[0]}")
-    info = read_info(run)
-    model = dwmr.WorldModel.load(run, device=device)
-    splits = load_data(data, info.config.benchmark)
-    parts = _parts(splits)
-    test = parts.get(split)
-    if not isinstance(test, Transitions):
-        raise InputError(f"the data has no split {split!r}; it has {', '.join(parts)}")
+    info, model, splits, test = open_run(run, data, split, device)
     found = examine(
-        model, train=splits.train, test=test, rollout=splits.rollout, horizon=horizon, seed=seed, intervals=True
+        model,
+        train=splits.train,
+        test=test,
+        rollout=splits.rollout,
+        horizon=horizon,
+        seed=seed,
+        intervals=True,
+        repair=repair,
     )
     if report is not None:
         from dwmr.report import write_report
 
-        write_report(report, info=info, metrics=read_metrics(run), model=model, examination=found, test=test)
+        write_report(
+            report,
+            info=info,
+            metrics=read_metrics(run),
+            model=model,
+            examination=found,
+            test=test,
+            certificate=certificate(model, test, splits.rollout, horizon=horizon, seed=seed),
+        )
     if as_json:
         print_json(found.figures)
         return
     for table in tables.evaluation(found.figures):
         out.print(table)
+    if repair:
+        say(f"repaired: tier {found.figures['repair']['tier']}, from {found.figures['repair']['uses']}")
     if report is not None:
         say(f"report: {report}")
 
@@ -216,11 +230,6 @@ def _parse_seeds(text: str) -> list[int]:
     if not 1 <= len(seeds) <= MOST_SEEDS or len(set(seeds)) != len(seeds):
         raise InputError(f"seeds must name 1 to {MOST_SEEDS}, and none twice, got {text!r}")
     return seeds
-
-
-def _parts(splits: Splits) -> dict[str, Any]:
-    named = {"train": splits.train, "val": splits.val, "test": splits.test, "rollout": splits.rollout}
-    return {name: part for name, part in named.items() if part is not None}
 
 
 def _preview(transitions: Transitions, path: Path) -> str:

@@ -204,18 +204,19 @@ def _level_walk(game: ModuleType, seed: int, split: str, episodes: int, steps: i
     tables = np.stack([game.destinations(level) for level in levels])
     actions = below(rng(seed, "level walk", _STREAMS[game], split), N_ACTIONS, (episodes, steps))
     cells = np.empty((episodes, steps + 1), np.int64)
-    cells[:, 0] = [_start(levels[index]) for index in level_of]
+    cells[:, 0] = [level_start(levels[index]) for index in level_of]
     for step in range(steps):
         cells[:, step + 1] = tables[level_of, cells[:, step], actions[:, step]]
-    states = [_level_states(levels[index], row) for index, row in zip(level_of, cells)]
+    states = [level_states(levels[index], row) for index, row in zip(level_of, cells)]
     return Walk(np.stack(states), actions)
 
 
-def _start(level: Any) -> int:
+def level_start(level: Any) -> int:
+    """The cell where the agent begins."""
     return digit_jump.START if isinstance(level, digit_jump.Level) else cell_of(level.start)
 
 
-def _level_states(level: Any, agents: np.ndarray) -> np.ndarray:
+def level_states(level: Any, agents: np.ndarray) -> np.ndarray:
     """The boards (N, 8, 8) of one level with the agent at the given cells."""
     if isinstance(level, digit_jump.Level):
         return digit_jump.labels(level.digit_grid, agents)

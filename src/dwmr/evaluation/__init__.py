@@ -12,15 +12,19 @@ import torch
 from torch import Tensor
 
 from dwmr.errors import InputError
-from dwmr.evaluation.codes import certify, code_health, confusions, to_numpy
+from dwmr.evaluation.codes import code_health, confusions, to_numpy
 from dwmr.evaluation.intervals import board_intervals, independent_units
 from dwmr.evaluation.metrics import board_scores, confusion, macro_f1
 from dwmr.evaluation.probes import Probe, fit_probes
 from dwmr.evaluation.rollouts import rollout_scores
+from dwmr.evaluation.variance import two_looks
+from dwmr.repair import Repair
 from dwmr.transitions import Rollouts, Transitions
 from dwmr.world_model import WorldModel
 
-__all__ = ["Examination", "certify", "evaluate", "examine", "examine_many", "imagination_scores"]
+__all__ = ["Examination", "evaluate", "examine", "examine_many", "imagination_scores"]
+
+FAULTS_FROM = 10_000  # training transitions on which repair measures what to expect of the model
 
 
 @dataclass(frozen=True)
@@ -44,20 +48,24 @@ def evaluate(
     horizon: int = 1000,
     seed: int = 0,
     intervals: bool = False,
+    repair: bool = False,
 ) -> dict[str, Any]:
     """All the figures of a model, in percent where they are shares; without labels the label-free part alone.
 
     encoding, imagination  the board read from the encoded frame, and from the code imagined one step ahead:
                            f1, f1_true_labels, accuracy, board_accuracy, changed_cells_f1
-    rollout                {horizon: {bits, exact, f1}} along held-out episodes
+    rollout                {horizon: {bits, exact, f1, and the same of copying the first code and of re-encoding}}
+                           along held-out episodes
     codes                  dead, duplicate, flips_mean, collisions, splits, same_code, exact_next, …
     baselines              copy (the board stays as it is) and majority (each cell's most frequent label), both with
                            the scores of imagination
     intervals              if asked for: 95% bootstrap intervals [low, high] of the scores of encoding and imagination,
                            over levels, episodes, or pieces of long episodes
+    …_repaired             if ``repair`` is asked for: encoding and imagination, and of the codes exact_next and
+                           same_code, from codes mended by `dwmr.repair`; ``repair`` then says what these use
     """
     return examine(
-        model, train=train, test=test, rollout=rollout, horizon=horizon, seed=seed, intervals=intervals
+        model, train=train, test=test, rollout=rollout, horizon=horizon, seed=seed, intervals=intervals, repair=repair
     ).figures
 
 
@@ -70,10 +78,11 @@ def examine(
     horizon: int = 1000,
     seed: int = 0,
     intervals: bool = False,
+    repair: bool = False,
 ) -> Examination:
     """`evaluate`, with the codes and the probe kept."""
     return examine_many(
-        [model], train=train, test=test, rollout=rollout, horizon=horizon, seed=seed, intervals=intervals
+        [model], train=train, test=test, rollout=rollout, horizon=horizon, seed=seed, intervals=intervals, repair=repair
     )[0]
 
 
@@ -86,6 +95,7 @@ def examine_many(
     horizon: int = 1000,
     seed: int = 0,
     intervals: bool = False,
+    repair: bool = False,
 ) -> list[Examination]:
     """`examine` several models of one kind on the same data, their probes fitted together."""
     first = models[0]
@@ -122,6 +132,9 @@ def examine_many(
                 figures["intervals"] = _board_intervals(n_classes, read, imagined, test, seed)
             health |= confusions(to_numpy(codes), _cells(test.state))
         figures["codes"] = health
+        if repair:
+            figures |= _repaired(model, train, test, probe, n_classes)
+            health |= figures.pop("codes_repaired")
         if rollout is not None:
             figures["rollout"] = rollout_scores(model, rollout, probe, horizon)
         found.append(Examination(figures, codes, next_codes, predicted, probe))
@@ -165,6 +178,27 @@ def _board_figures(n_classes: int, read: np.ndarray, imagined: np.ndarray, test:
         "encoding": board_scores(now, read, n_classes, now != then),
         "imagination": board_scores(then, imagined, n_classes, now != then),
     }
+
+
+def _repaired(
+    model: WorldModel, train: Transitions, test: Transitions, probe: Probe | None, n_classes: int
+) -> dict[str, Any]:
+    """What mended codes come to, and what they use."""
+    repair = Repair.measured(model, train[:FAULTS_FROM])
+    mended = repair.transitions(test)
+    predicted = model.predict(mended.before, np.asarray(test.actions))
+    one, other = two_looks(to_numpy(mended.before), to_numpy(mended.after), test.episode)
+    figures: dict[str, Any] = {
+        "repair": repair.about,
+        "codes_repaired": {
+            "exact_next_repaired": 100 * float((predicted == mended.after).all(1).float().mean()),
+            "same_code_repaired": 100 * float((one == other).all(1).mean()) if len(one) else None,
+        },
+    }
+    if probe is not None and test.state is not None:
+        boards = _board_figures(n_classes, probe.read(mended.codes), probe.read(mended.predicted), test)
+        figures |= {f"{name}_repaired": scores for name, scores in boards.items()}
+    return figures
 
 
 def _baselines(n_classes: int, train: Transitions, test: Transitions) -> dict[str, Any]:

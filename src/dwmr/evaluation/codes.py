@@ -1,60 +1,46 @@
-"""The health of a code, most of it without labels: two plain callables and transitions suffice."""
+"""The health of a code, most of it without labels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from dwmr.errors import InputError
+from dwmr.callables import as_bits
+from dwmr.evaluation.variance import two_looks, variance_parts
 from dwmr.transitions import Transitions
 from dwmr.world_model import WorldModel
-
-Encode = Callable[[np.ndarray], Any]
-Predict = Callable[[Any, np.ndarray], Any]
 
 
 def next_code_agreement(model: WorldModel, transitions: Transitions) -> dict[str, float]:
     """How the predicted codes agree with the encoded next images, in percent: whole codes, and single bits."""
     codes = model.encode(transitions.obs)
     predicted = model.predict(codes, np.asarray(transitions.actions))
-    return _agreement(_as_bits(predicted), _as_bits(model.encode(transitions.next_obs)))
-
-
-def certify(encode: Encode, predict: Predict, transitions: Transitions) -> dict[str, Any]:
-    """Label-free health of anyone's Boolean world model.
-
-    ``encode(images)`` takes uint8 (N, C, H, W) and returns bits (N, K); ``predict(bits, actions)`` takes what encode
-    returned and integers (N,), and returns the next bits (N, K). In percent, unless said otherwise:
-
-    bits         K (count)
-    dead         bits that never change over the frames (count)
-    duplicate    bits that equal, or are the complement of, an earlier live bit on every frame (count)
-    flips_mean   bits that an action flips (mean count)
-    exact_next   transitions whose whole next code is predicted rightly
-    bits_next    bits of the next code predicted rightly
-    same_code    pairs of frames of one state (next_obs[t] and obs[t+1] of an episode) with the same code, or None
-                 where the transitions name no episodes
-    same_bits    bits that agree in those pairs, or None
-    """
-    raw = encode(transitions.obs)
-    codes, next_codes = _as_bits(raw), _as_bits(encode(transitions.next_obs))
-    predicted = _as_bits(predict(raw, np.asarray(transitions.actions)))
-    if not codes.shape == next_codes.shape == predicted.shape or len(codes) != len(transitions):
-        raise InputError(
-            f"encode and predict must return codes of one shape (N, K) with N = {len(transitions)}, "
-            f"got {codes.shape}, {next_codes.shape} and {predicted.shape}"
-        )
-    return code_health(codes, next_codes, predicted, transitions.episode)
+    return _agreement(as_bits(predicted), as_bits(model.encode(transitions.next_obs)))
 
 
 def code_health(
     codes: np.ndarray, next_codes: np.ndarray, predicted: np.ndarray, episode: np.ndarray | None
 ) -> dict[str, Any]:
-    """`certify` from codes that were computed already, bool (N, K) each."""
+    """Label-free health, from codes bool (N, K) of the frames, of the next frames, and as predicted from the former.
+
+    In percent, unless said otherwise:
+
+    bits             K (count)
+    dead             bits that never change over the frames (count)
+    duplicate        bits that equal, or are the complement of, an earlier live bit on every frame (count)
+    flips_mean       bits that an action flips (mean count)
+    exact_next       transitions whose whole next code is predicted rightly
+    bits_next        bits of the next code predicted rightly
+    exact_changed    the same as exact_next where the code changes, or None where it never does
+    same_code        pairs of frames of one state (next_obs[t] and obs[t+1] of an episode) with the same code, or None
+                     where the transitions name no episodes
+    same_bits        bits that agree in those pairs, or None
+    state_share      of a bit's variance over those pairs, the part that the state and not its drawing decides: mean
+                     over the live bits, or None; see `variance.variance_parts`
+    state_share_min  the same of the worst live bit, or None
+    """
     everything = np.concatenate([codes, next_codes])
     dead, duplicate = _dead_and_duplicate(everything)
     health: dict[str, Any] = {
@@ -63,14 +49,18 @@ def code_health(
         "duplicate": duplicate,
         "flips_mean": float((codes != next_codes).sum(1).mean()),
         **_agreement(predicted, next_codes),
-        "same_code": None,
-        "same_bits": None,
+        **dict.fromkeys(("exact_changed", "same_code", "same_bits", "state_share", "state_share_min")),
     }
-    follows = np.flatnonzero(episode[1:] == episode[:-1]) if episode is not None else np.empty(0, int)
-    if len(follows):
-        same = next_codes[follows] == codes[follows + 1]
-        health["same_code"] = 100 * float(same.all(1).mean())
-        health["same_bits"] = 100 * float(same.mean())
+    changed = (codes != next_codes).any(1)
+    if changed.any():
+        health["exact_changed"] = 100 * float((predicted == next_codes)[changed].all(1).mean())
+    one, other = two_looks(codes, next_codes, episode)
+    if len(one):
+        health["same_code"] = 100 * float((one == other).all(1).mean())
+        health["same_bits"] = 100 * float((one == other).mean())
+        shares = variance_parts(one, other).state_share
+        if not np.isnan(shares).all():
+            health |= {"state_share": float(np.nanmean(shares)), "state_share_min": float(np.nanmin(shares))}
     return health
 
 
@@ -107,17 +97,6 @@ def _identify(rows: np.ndarray) -> np.ndarray:
     packed = np.ascontiguousarray(rows)
     keys = packed.view(np.dtype((np.void, packed.dtype.itemsize * packed.shape[1]))).ravel()
     return np.unique(keys, return_inverse=True)[1].ravel()
-
-
-def _as_bits(codes: Any) -> np.ndarray:
-    array = codes.detach().cpu().numpy() if isinstance(codes, Tensor) else np.asarray(codes)
-    if array.ndim != 2:
-        raise InputError(f"codes must have the shape (N, K), got {array.shape}")
-    if array.dtype != np.bool_:
-        if not np.isin(array, (0, 1)).all():
-            raise InputError("codes must be Boolean, or numbers 0 and 1")
-        array = array.astype(bool)
-    return array
 
 
 def to_numpy(codes: torch.Tensor) -> np.ndarray:

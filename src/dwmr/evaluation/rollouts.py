@@ -1,4 +1,8 @@
-"""How long imagination stays right: roll-outs along real episodes, from the first frame and the actions alone."""
+"""How long imagination stays right: roll-outs along real episodes, from the first frame and the actions alone.
+
+Beside them stand what needs no imagination: the first frame's code, kept as it is, and the code of the frame really
+seen at the end, the best that any imagination could come to.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +20,14 @@ from dwmr.world_model import WorldModel
 def rollout_scores(
     model: WorldModel, rollouts: Rollouts, probe: Probe | None = None, horizon: int = 1000
 ) -> dict[str, dict[str, float]]:
-    """For each stored horizon up to ``horizon``, in percent: bits and whole codes that agree with the encoded frame,
-    and the F1 (the paper's) of the board that the probe reads from the imagined bits."""
-    bits = model.encode(np.asarray(rollouts.obs[:, 0]))
+    """For each stored horizon up to ``horizon``, in percent:
+
+    bits, exact            bits, and whole codes, imagined as the frame seen then is encoded
+    copy_bits, copy_exact  the same of the first frame's code
+    f1                     the paper's F1 of the board read by the probe from the imagined bits
+    copy_f1, reencode_f1   the same of the first frame's code, and of the code of the frame seen then
+    """
+    first = bits = model.encode(np.asarray(rollouts.obs[:, 0]))
     actions = torch.from_numpy(np.array(rollouts.actions, dtype=np.int64)).to(model.device)
     scores: dict[str, dict[str, float]] = {}
     steps = [h for h in rollouts.horizons if h <= horizon]
@@ -28,15 +37,17 @@ def rollout_scores(
         if not len(lasting):
             break
         seen = model.encode(np.asarray(rollouts.obs[lasting, frame]))
-        imagined = bits[torch.from_numpy(lasting).to(bits.device)]
-        same = imagined == seen
-        entry = {
-            "bits": 100 * float(same.float().mean()),
-            "exact": 100 * float(same.all(1).float().mean()),
-        }
+        kept = torch.from_numpy(lasting).to(bits.device)
+        guesses = {"": bits[kept], "copy_": first[kept]}
+        entry: dict[str, float] = {}
+        for name, codes in guesses.items():
+            same = codes == seen
+            entry[f"{name}bits"] = 100 * float(same.float().mean())
+            entry[f"{name}exact"] = 100 * float(same.all(1).float().mean())
         if probe is not None and rollouts.state is not None:
             true = rollouts.state[lasting, frame].reshape(len(lasting), -1)
             n_classes = max(probe.n_classes, rollouts.n_classes or 0)
-            entry["f1"] = macro_f1(confusion(true, probe.read(imagined), n_classes), "union")
+            for name, codes in (guesses | {"reencode_": seen}).items():
+                entry[f"{name}f1"] = macro_f1(confusion(true, probe.read(codes), n_classes), "union")
         scores[str(now)] = entry
     return scores

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK = "#0c0b0a"  # stands for the page's text colour, which replaces it
-BLUE, ORANGE, GREEN = "#3f7fd6", "#e08a2e", "#3f9d6b"
+BLUE, ORANGE, GREEN, PURPLE = "#3f7fd6", "#e08a2e", "#3f9d6b", "#9a6bc4"
 SMALL = 7  # points
 
 
@@ -71,11 +71,13 @@ def flip_counts(counts: Mapping[str, np.ndarray]) -> Markup:
     return _svg(figure)
 
 
-def horizons(steps: Sequence[int], series: Mapping[str, Sequence[float]]) -> Markup:
-    """Percentages against the number of imagined steps, on a logarithmic axis."""
+def horizons(steps: Sequence[int], series: Mapping[str, Sequence[float]], dashed: Collection[str] = ()) -> Markup:
+    """Percentages against the number of imagined steps, on a logarithmic axis; what to compare with is dashed."""
     figure, axes = _plot(4.8, 2.5, xlabel="imagined steps", ylabel="%")
-    for (name, values), colour in zip(series.items(), (BLUE, ORANGE, GREEN)):
-        axes.plot(steps, values, color=colour, linewidth=1.5, marker="o", markersize=3, label=name)
+    for place, (name, values) in enumerate(series.items()):
+        style = (0, (4, 3)) if name in dashed else "-"
+        colour = (BLUE, ORANGE, GREEN, PURPLE)[place % 4]
+        axes.plot(steps, values, color=colour, linewidth=1.5, linestyle=style, marker="o", markersize=3, label=name)
     axes.set_xscale("log")
     axes.set_xticks(steps, [str(step) for step in steps])
     axes.minorticks_off()

@@ -26,16 +26,18 @@ def write_report(
     metrics: Sequence[Mapping[str, Any]],
     examination: Examination,
     test: Transitions,
+    certificate: Mapping[str, Any] | None = None,
     title: str | None = None,
 ) -> None:
     """Write a page about a run: scores, training, bits, single transitions, roll-outs, configuration.
 
-    ``examination`` is `dwmr.evaluation.examine` of ``model`` on ``test``; ``title`` is the preset's name if not given.
+    ``examination`` is `dwmr.evaluation.examine` of ``model`` on ``test``; ``certificate`` is `dwmr.certify` of it, if
+    it is to be shown; ``title`` is the preset's name if not given.
 
     Raises:
         InputError: matplotlib is not installed, or the examination is not of this test split; nothing was written.
     """
-    atomic_write_text(path, render(model, info, metrics, examination, test, title or info.config.name))
+    atomic_write_text(path, render(model, info, metrics, examination, test, certificate, title or info.config.name))
 
 
 def render(
@@ -44,11 +46,12 @@ def render(
     metrics: Sequence[Mapping[str, Any]],
     examination: Examination,
     test: Transitions,
+    certificate: Mapping[str, Any] | None,
     title: str,
 ) -> str:
     material = gather(examination, test)
     scores = examination.figures
-    parts = list(_sections(model, info, metrics, scores, test, material))
+    parts = list(_sections(model, info, metrics, scores, test, material, certificate))
     links = element("nav", *(element("a", part.title, href=f"#{part.anchor}") for part in parts))
     header = element(
         "header",
@@ -76,6 +79,7 @@ def _sections(
     scores: Mapping[str, Any],
     test: Transitions,
     material: Material,
+    certificate: Mapping[str, Any] | None,
 ) -> Iterator[Section]:
     if material.boards is not None:
         yield sections.board_scores(scores)
@@ -86,6 +90,8 @@ def _sections(
         yield sections.confusion_matrix(material.boards)
     if scores.get("rollout"):
         yield sections.rollouts(scores["rollout"])
+    if certificate is not None:
+        yield sections.trust(certificate)
     yield sections.code_health(scores["codes"])
     yield sections.configuration(info, len(metrics))
 

@@ -47,11 +47,29 @@ HEALTH = {
     "flips_mean": "bits that an action flips, on average; small but not 0",
     "exact_next": "% of transitions whose whole next code is predicted",
     "bits_next": "% of the bits of the next codes that are predicted; high even if nothing but copying is learned",
+    "exact_changed": "% of the codes that change which are predicted whole",
     "same_code": "% of states seen in two frames that get the same code both times; 100 is best",
     "same_bits": "% of the bits that agree between two frames of one state",
+    "state_share": "% of a bit's variance that the state decides, not its drawing; 100 is best",
+    "state_share_min": "the same of the worst bit",
+    "exact_next_repaired": "exact_next of codes mended by other frames of the same states",
+    "same_code_repaired": "same_code of codes mended so, from frames that the two do not share",
     "collisions": "% of frames whose code also stands for another board; 0 is best",
     "splits": "% of frames whose board also has another code; 0 is best",
 }
+# What is drawn over the steps: a caption, what the model imagines, and what to compare it with.
+ROLLOUT_PLOTS = (
+    (
+        "One wrong bit spoils a whole code, so these fall first",
+        {"bits": "bits right", "exact": "codes right"},
+        {"copy_bits": "bits, copying", "copy_exact": "codes, copying"},
+    ),
+    (
+        "F1 of the board that the probe reads",
+        {"f1": "F1"},
+        {"copy_f1": "F1, copying", "reencode_f1": "F1, re-encoding"},
+    ),
+)
 MOST_BITS = 256  # a correlation matrix of more bits shows so many of them
 
 
@@ -146,18 +164,33 @@ def confusion_matrix(boards: Boards) -> Section:
 
 
 def rollouts(scores: Mapping[str, Mapping[str, float]]) -> Section:
-    names = {"bits": "bits right", "exact": "whole codes right", "f1": "F1 of the board"}
-    present = [name for name in names if all(name in entry for entry in scores.values())]
     how = (
         "From the first frame of held-out episodes the model imagines ahead by the actions alone; after so many steps "
-        "its bits are compared with the bits of the frame really seen then (%)."
+        "its bits are compared with the bits of the frame really seen then (%). Broken lines need no imagination: the "
+        "first code kept as it is, and the code of the frame seen then, the best that could be read."
     )
-    rows = [[step, *(number(entry[name]) for name in present)] for step, entry in scores.items()]
-    series = {names[name]: [entry[name] for entry in scores.values()] for name in present}
-    plot = figures.horizons([int(step) for step in scores], series)
-    plotted = figure(plot, "One wrong bit spoils a whole code, so these fall first")
-    listed = table(["steps", *(names[name] for name in present)], rows)
-    return Section("rollouts", "Long imagination", how, element("div", plotted, listed, class_="pair"))
+    plots: list[Markup] = []
+    columns: dict[str, str] = {}
+    for caption, imagined, compared in ROLLOUT_PLOTS:
+        if all(set(imagined) <= set(entry) for entry in scores.values()):
+            names = imagined | compared
+            columns |= names
+            series = {name: [entry[key] for entry in scores.values()] for key, name in names.items()}
+            plot = figures.horizons([int(step) for step in scores], series, dashed=compared.values())
+            plots.append(figure(plot, caption))
+    rows = [[step, *(number(entry[key]) for key in columns)] for step, entry in scores.items()]
+    listed = table(["steps", *columns.values()], rows)
+    return Section("rollouts", "Long imagination", how, element("div", *plots, listed, class_="pair"))
+
+
+def trust(certificate: Mapping[str, Any]) -> Section:
+    how = "How far to trust this model: an answer a question, each from one figure; `dwmr certify` gives them all."
+    rows = [
+        [each["question"], each["answer"], f"{number(each['figure'])} {each['unit']}", each["remark"]]
+        for each in certificate["verdicts"]
+    ]
+    answers = table(["question", "answer", "figure", ""], rows, class_="words")
+    return Section("trust", "Trust", how, element("div", element("p", certificate["summary"]), answers))
 
 
 def code_health(codes: Mapping[str, Any]) -> Section:

@@ -1,0 +1,46 @@
+"""How much a code can say, of codes whose answer is known."""
+
+import numpy as np
+import pytest
+
+from dwmr.evaluation.information import information
+
+
+def all_codes(bits: int) -> np.ndarray:
+    return (np.arange(2**bits)[:, None] >> np.arange(bits)) % 2 == 1
+
+
+def test_independent_fair_bits_say_one_bit_each():
+    assert information(all_codes(4)) == {
+        "frames": 16,
+        "distinct": 16,
+        "code_entropy": 4,
+        "bit_entropy": 4,
+        "participation": pytest.approx(4),
+        "rank": 4,
+    }
+
+
+def test_bits_that_repeat_each_other_say_it_once():
+    one = all_codes(1).repeat(8, axis=0)
+    found = information(np.concatenate([one, one, ~one], axis=1))
+    assert (found["distinct"], found["code_entropy"], found["bit_entropy"], found["rank"]) == (2, 1, 3, 1)
+    assert found["participation"] == pytest.approx(1)
+
+
+def test_a_dead_code_says_nothing():
+    found = information(np.ones((5, 3), bool))
+    assert (found["distinct"], found["code_entropy"], found["bit_entropy"]) == (1, 0, 0)
+    assert (found["participation"], found["rank"]) == (0, 0)
+
+
+def test_a_rare_bit_says_less():
+    codes = np.zeros((4, 1), bool)
+    codes[0] = True
+    assert information(codes)["bit_entropy"] == pytest.approx(0.811278, abs=1e-6)  # h(1/4)
+
+
+def test_an_exclusive_or_is_a_bit_of_its_own_to_the_covariance_but_not_to_the_codes():
+    codes = all_codes(2)
+    found = information(np.concatenate([codes, codes[:, :1] ^ codes[:, 1:]], axis=1))
+    assert (found["rank"], found["bit_entropy"], found["code_entropy"]) == (3, 3, 2)
