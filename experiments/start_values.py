@@ -1,4 +1,4 @@
-"""The faithful DWMR with its start values: three seeds on each clean benchmark, judged once on the test split.
+"""The faithful DWMR with its first start values: three seeds on each clean benchmark, judged once on the test split.
 
     python experiments/start_values.py --out experiments/results/start_values.json
 
@@ -27,6 +27,12 @@ from dwmr.presets import start_values
 
 PRESETS = ("8puzzle/dwmr", "iceslider/dwmr")
 SEEDS = (0, 1, 2)
+# The 8-puzzle's before full-length runs suggested better ones; IceSlider's have stayed.
+FIRST = {
+    "8puzzle/dwmr": {"lr": 1e-3, "var": 2, "cor": 2, "cos": 2, "loc": 2, "gamma": 0.4, "low": 3, "tau": 0.9}
+    | {"pred_factor": 1, "loc_factor": 1},
+    "iceslider/dwmr": {},
+}
 
 
 def data_of(preset: str) -> Path:
@@ -43,7 +49,7 @@ def one_run(preset: str, seed: int, device: str) -> dict[str, Any]:
     splits = dwmr.load_splits(data_of(preset))
     assert splits.test is not None
     started = time.perf_counter()
-    config = start_values(preset)
+    config = start_values(preset).replace(**FIRST[preset])
     # The reference path, so that the figures do not move when the fast one does.
     run = dwmr.train(config, train=splits.train, val=splits.val, seed=seed, device=device, fast="off", progress=False)
     trained = time.perf_counter()
