@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dwmr.errors import InputError
 from dwmr.evaluation.probes import Probe
 from dwmr.planning.packing import count_bits, unpack
 
@@ -43,9 +44,16 @@ class BoardGoal:
         return torch.from_numpy(np.asarray(self.test(labels), bool)).to(words.device)
 
 
-def has_label(cell: int, label: int) -> Callable[[np.ndarray], np.ndarray]:
-    """The test of a `BoardGoal` that a cell holds a label, such as the agent."""
-    return lambda labels: labels[:, cell] == label
+def board_goal(probe: Probe, bits: int, words: Tensor, agent: tuple[int, ...] | None = None) -> BoardGoal:
+    """The goal to have the board that is read from a code (1, W): all of it, or only the agent in its place, if a cell
+    with one of the labels ``agent`` holds it."""
+    wanted = probe.read(unpack(words, bits))[0]
+    if agent is None:
+        return BoardGoal(probe, bits, lambda labels: (labels == wanted).all(1))
+    places = np.flatnonzero(np.isin(wanted, agent))
+    if len(places) != 1:
+        raise InputError(f"the goal cannot be read: {len(places)} cells show the agent, expected one")
+    return BoardGoal(probe, bits, lambda labels: np.isin(labels[:, places[0]], agent))
 
 
 def choose_radius(same: np.ndarray, different: np.ndarray) -> int:
