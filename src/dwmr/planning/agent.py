@@ -76,8 +76,8 @@ def prepare_agent(
 ) -> Agent:
     """From two plain callables and transitions: images to bits (N, K), bits and actions to the next bits.
 
-    What is chosen is chosen on ``val``, or without it on the last fifth of ``train``. ``dynamics`` may be a quicker form
-    of ``predict``.
+    What is chosen is chosen on ``val``, or without it on the last fifth of ``train``. ``dynamics`` may be a quicker
+    form of ``predict``.
     """
     if val is None:
         cut = len(train) - max(1, len(train) // 5)

@@ -1,9 +1,9 @@
 """Which actions are possible in a code, learned from the actions that were taken.
 
-The data shows what was done, never what could not be done. So a small network learns how likely each action is in a code,
-and an action counts as possible where it is likely enough. How much is enough is chosen on validation data, as if
+The data shows what was done, never what could not be done. So a small network learns how likely each action is in a
+code, and an action counts as possible where it is likely enough. How much is enough is chosen on validation data, as if
 actions had been drawn evenly from the possible ones: each action ruled out makes the observed ones likelier, and each
-observed action that is ruled out costs `MISS` nats. Where every action is always taken, that leaves all of them possible.
+observed action that is ruled out costs `MISS` nats. Where every action is always taken, all of them stay possible.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def fit_applicability(
 
 
 def choose_threshold(likelihood: np.ndarray, actions: np.ndarray) -> float:
-    """From how likely each action is in each of N codes, (N, A), and which was taken, (N,): the likelihood from which on
-    an action counts as possible, or 0 where nothing is gained by ruling any out.
+    """From how likely each action is in each of N codes, (N, A), and which was taken, (N,): the likelihood from which
+    on an action counts as possible, or 0 where nothing is gained by ruling any out.
 
     Of the thresholds that are equally good the middle one, by its logarithm, is taken."""
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dwmr.nets.bits import threshold
 from dwmr.nets.predictors import MLPPredictor
@@ -44,7 +44,7 @@ class MLPDynamics:
     column to the sum. The sums are float32 in another order than the predictor's own."""
 
     def __init__(self, predictor: MLPPredictor, bits: int, n_actions: int) -> None:
-        first, _, second, _, last = predictor.layers
+        first, second, last = (layer for layer in predictor.layers if isinstance(layer, nn.Linear))
         self.n_actions, self._bits = n_actions, bits
         self._from_bits = first.weight[:, :bits].detach().T.contiguous()
         self._from_action = (first.weight[:, bits:].T + first.bias).detach().contiguous()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,8 @@ class Setting:
     heuristic: str = "auto"
     goal: str = "image"  # or "probe": what a probe reads from it
     nodes: int = Budget.nodes
-    seconds: float = Budget.seconds
+    seconds: float = 10.0  # a search
+    task_seconds: float = 30.0  # all searches of a task
     memory: int = Budget.memory
     max_actions: int = MAX_ACTIONS
     simulated: str = "breadth_first"  # the planner of the control `simulator`
@@ -147,10 +148,6 @@ def store_entry(path: Path, benchmark: str, name: str, entry: dict[str, Any]) ->
     atomic_write_json(path, results)
 
 
-def setting_words(setting: Setting) -> dict[str, Any]:
-    return asdict(setting)
-
-
 def _read(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
@@ -176,7 +173,15 @@ def _try(task: Task, agent: Agent, name: str, setting: Setting, probe: Probe | N
     planner = _planner(name, setting.simulated, generator)
     heuristic = agent.heuristic_for(goal, "zero" if name == "simulator" else setting.heuristic)
     episode = act(
-        world, agent, goal, planner, heuristic, setting.budget, max_actions=setting.max_actions, generator=generator
+        world,
+        agent,
+        goal,
+        planner,
+        heuristic,
+        setting.budget,
+        max_actions=setting.max_actions,
+        max_seconds=setting.task_seconds,
+        generator=generator,
     )
     first = episode.plans[0] if episode.plans else None
     return Trial(

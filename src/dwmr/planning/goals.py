@@ -33,7 +33,7 @@ class CodeGoal:
 
 @dataclass(frozen=True)
 class BoardGoal:
-    """Codes of whose board, as a probe reads it, something is true: ``test`` takes labels (N, cells), gives bool (N,)."""
+    """Codes of whose board, as a probe reads it, ``test`` is true: labels (N, cells) to bool (N,)."""
 
     probe: Probe
     bits: int

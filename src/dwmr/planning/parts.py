@@ -1,4 +1,4 @@
-"""Small networks that a run folder holds beside its model: one safetensors file each, with what it is as JSON inside."""
+"""Small networks that a run folder holds beside its model: one safetensors file each, with JSON on it inside."""
 
 from __future__ import annotations
 

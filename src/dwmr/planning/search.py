@@ -147,8 +147,8 @@ def best_first(
     """Expand what has the least ``cost_weight`` · cost + ``guess_weight`` · guess, ``batch`` states at a time.
 
     It ends when nothing that is left open looks better than the best goal found: with both weights 1 and a
-    heuristic that never overestimates, as A* does, with a shortest plan; with a larger weight of the guesses, at most so
-    many times longer. A state that is reached again by fewer actions is opened again.
+    heuristic that never overestimates, as A* does, with a shortest plan; with a larger weight of the guesses, at most
+    so many times longer. A state that is reached again by fewer actions is opened again.
 
     ties_only   states expanded together are equally good; otherwise the batch is filled up with the next best
     first_goal  end with the first goal generated

@@ -1,7 +1,7 @@
 """Tasks to judge planning by: the worlds, what is asked in them, and the shortest solutions by the true rules.
 
-IceSlider and DigitJump: the levels of seeds 2000 on, which no split holds. 8-puzzle: start and goal drawn evenly among the
-solvable pairs of different boards, in test digits.
+IceSlider and DigitJump: the levels of seeds 2000 on, which no split holds. 8-puzzle: start and goal drawn evenly among
+the solvable pairs of different boards, in test digits.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ def true_codes(images: np.ndarray) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(images[:, 0, 0])).view(torch.int64)
 
 
-def tasks_of(benchmark: str, *, seed: int = 0, trials: int | None = None, digits: str = "mnist") -> dict[str, list[Task]]:
+def tasks_of(
+    benchmark: str, *, seed: int = 0, trials: int | None = None, digits: str = "mnist"
+) -> dict[str, list[Task]]:
     """The tasks of a benchmark by the name of their kind; the first kind is the one the benchmark is known by."""
     game, _, noisy = benchmark.partition("-")
     noise = NOISE_STD if noisy else 0.0
@@ -104,7 +106,9 @@ def tasks_of(benchmark: str, *, seed: int = 0, trials: int | None = None, digits
         return {"levels": [_jump_level(number, noise, seed) for number in numbers]}
     if game == "8puzzle":
         return {"pairs": list(_puzzle_pairs(trials or PAIRS, noise, seed, digits))}
-    raise unknown("benchmark with tasks to plan in", benchmark, ("iceslider", "iceslider-noisy", "8puzzle", "digitjump"))
+    raise unknown(
+        "benchmark with tasks to plan in", benchmark, ("iceslider", "iceslider-noisy", "8puzzle", "digitjump")
+    )
 
 
 def _ice_level(number: int, shortest: int, noise: float, seed: int) -> Task:

@@ -1,8 +1,8 @@
 """A learned guess of how many actions lie between two codes, from imagined random walks.
 
-States and goals are taken from the same walk, so every pair is known to be connected, in at most as many actions as the walk
-took between them. The target is one action more than the guess for the best next state, by a slower copy of the network,
-and never more than the walk's own count.
+States and goals are taken from the same walk, so every pair is known to be connected, in at most as many actions as
+the walk took between them. The target is one action more than the guess for the best next state, by a slower copy of
+the network, and never more than the walk's own count.
 """
 
 from __future__ import annotations
@@ -137,9 +137,10 @@ def imagined_walks(dynamics: Dynamics, words: Tensor, steps: int, generator: tor
     return torch.stack(path)
 
 
-def save_value(folder: Path, network: ValueNetwork, info: dict[str, Any]) -> None:
+def save_value(folder: Path, network: ValueNetwork, info: dict[str, Any]) -> Path:
     sizes = {"bits": network.bits, "width": network.width, "blocks": len(network.blocks)}
     save_part(folder / FILE, network.state_dict(), {**info, **sizes})
+    return folder / FILE
 
 
 def load_value(folder: Path, device: torch.device) -> ValueNetwork | None:
