@@ -22,14 +22,17 @@ SCORES = {
 }
 
 
-PLANNING = {
+PLANS = {
     "tasks": "solved",
     "interval": "95%",
     "length_over_optimal": "length/optimal",
     "share_optimal": "% optimal",
     "plan_found_but_wrong": "plan wrong",
     "exhausted": "exhausted",
+}
+SEARCHES = {
     "replans_mean": "replans",
+    "expanded_mean": "expanded",
     "generated_mean": "generated",
     "generated_per_second": "a second",
     "seconds_median": "s median",
@@ -103,7 +106,8 @@ def planning(entries: dict[str, dict[str, Any]], kinds: Sequence[str]) -> list[T
             name: {**figures, "tasks": f"{figures['solved']}/{figures['of']}", "interval": _pair(figures["interval"])}
             for name, figures in rows.items()
         }
-        shown.append(_table(f"Tasks solved in the real world: {kind}", PLANNING, rows))
+        shown.append(_table(f"Tasks solved in the real world: {kind}", PLANS, rows))
+        shown.append(_table("Their searches, a task", SEARCHES, rows))
     return shown
 
 

@@ -20,7 +20,7 @@ from dwmr.planning.search import Planner
 from dwmr.seeding import below
 
 DONE, NO_PLAN, NO_ACTIONS, NO_TIME = "done", "no plan", "out of actions", "out of time"
-VISITS = 3  # a state that is entered more often means going in circles
+VISITS = 3  # to enter a state more often without having learned anything means going in circles
 SURPRISES = 20  # actions tried where the model knows no way on
 
 
@@ -115,6 +115,7 @@ def act(
             dynamics.correct(here, action, seen)
             here, ahead = seen, []
             episode.replans += 1
+            visits.clear()
         visits[_key(here)] += 1
 
 

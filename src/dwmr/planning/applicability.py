@@ -8,6 +8,7 @@ observed action that is ruled out costs `MISS` nats. Where every action is alway
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 
@@ -50,7 +51,8 @@ class Applicability:
 def fit_applicability(
     codes: Tensor, actions: Tensor, val_codes: Tensor, val_actions: Tensor, n_actions: int, seed: int = 0
 ) -> Applicability:
-    """Learned from codes bool (N, K) and the actions (N,) taken there; the threshold chosen on others."""
+    """Learned from codes bool (N, K) and the actions (N,) taken there; when to stop, and the threshold, are chosen on
+    others."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng(seed, "applicability").integers(2**63)))
         network = nn.Sequential(nn.Linear(codes.shape[1], HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, n_actions))
@@ -59,6 +61,7 @@ def fit_applicability(
     epochs = max(EPOCHS, math.ceil(MIN_UPDATES / updates))
     optimizer = torch.optim.Adam(network.parameters(), lr=3e-3, weight_decay=1e-5)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * updates)
+    best, lowest = network.state_dict(), math.inf
     for epoch in range(epochs):
         order = torch.from_numpy(shuffled(rng(seed, "applicability order", epoch), len(codes))).to(codes.device)
         for index in order.split(BATCH):
@@ -67,6 +70,11 @@ def fit_applicability(
             loss.backward()
             optimizer.step()
             schedule.step()
+        with torch.no_grad():
+            loss = nn.functional.cross_entropy(network(val_codes.float()), val_actions)
+        if float(loss) < lowest:
+            best, lowest = copy.deepcopy(network.state_dict()), float(loss)
+    network.load_state_dict(best)
     network.eval().requires_grad_(False)
     learned = Applicability(network, 0.0)
     likelihood = learned.likelihood(val_codes).double().cpu().numpy()

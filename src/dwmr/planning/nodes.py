@@ -14,7 +14,8 @@ from dwmr.planning.packing import scatter
 NONE = -1
 UNREACHED = 2**30
 _EMPTY = 2**62
-_CLAIM = 2**40  # a claim on a place in the table by the code at position p of a batch is _CLAIM + p
+_CLAIM = 2**60  # the claim on a place by the code at position p of a batch, made in round r: _CLAIM + r · _ROUND + p
+_ROUND = 2**32
 
 
 class Nodes:
@@ -111,26 +112,27 @@ class Nodes:
         """For each code the number of its state, or the claim of the first code of the batch that is equal to it; and
         its place in the table, where claims are now entered.
 
-        All codes look at their next place at once. Whoever finds it empty claims it, and the first in the batch wins;
-        then each compares itself with what holds the place, and is done or goes on to another one.
+        All codes look at their next place at once. Whoever finds it empty claims it; the earliest round wins, and then
+        the first in the batch. Each compares itself with what holds the place, and is done or goes on to another one.
         """
         mask = len(table) - 1
         positions = torch.arange(len(words), device=self.device)
         home = scatter(words)
         numbers, places = torch.empty_like(home), torch.empty_like(home)
-        pending, step = positions, 0
+        pending, round_ = positions, 0
         while len(pending):
-            place = (home[pending] + step * (step + 1) // 2) & mask
-            table.scatter_reduce_(0, place, _CLAIM + pending, "amin")
+            place = (home[pending] + round_ * (round_ + 1) // 2) & mask
+            table.scatter_reduce_(0, place, pending + (_CLAIM + round_ * _ROUND), "amin")
             holder = table[place]
             claimed = holder >= _CLAIM
-            among_batch = words[torch.where(claimed, holder - _CLAIM, 0)]
+            position = holder & (_ROUND - 1)
+            among_batch = words[torch.where(claimed, position, 0)]
             among_states = self._words[torch.where(claimed, 0, holder)]
             same = (words[pending] == torch.where(claimed[:, None], among_batch, among_states)).all(1)
-            numbers[pending] = torch.where(same, holder, -1)
+            numbers[pending] = torch.where(claimed, position + _CLAIM, holder)
             places[pending] = place
             pending = pending[~same]
-            step += 1
+            round_ += 1
         return numbers, places
 
     def _reserve(self, states: int) -> None:
