@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from dwmr import InputError
+from dwmr.envs import sliding_tiles
 from dwmr.planning import PLANNERS, CodeGoal
 from dwmr.planning.rules import TileDynamics, pack_boards
 from dwmr.planning.value import (
@@ -13,7 +14,6 @@ from dwmr.planning.value import (
     save_value,
     train_value,
 )
-from dwmr.envs import sliding_tiles
 from tests.planning.graphs import Graph
 
 LINE = Graph([[max(n - 1, 0), min(n + 1, 7)] for n in range(8)])

@@ -21,7 +21,8 @@ from dwmr.seeding import rng, shuffled
 MISS = 20.0
 HIDDEN = 128
 BATCH = 256
-MIN_UPDATES, EPOCHS = 1200, 8
+MIN_UPDATES, EPOCHS = 1000, 8
+PATIENCE = 120  # updates without a better score on the validation data
 THRESHOLDS = np.geomspace(1e-4, 0.5, 96)
 PLATEAU = 1e-3  # nats: thresholds this near to the best count as equally good
 
@@ -61,7 +62,8 @@ def fit_applicability(
     epochs = max(EPOCHS, math.ceil(MIN_UPDATES / updates))
     optimizer = torch.optim.Adam(network.parameters(), lr=3e-3, weight_decay=1e-5)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * updates)
-    best, lowest = network.state_dict(), math.inf
+    patience = math.ceil(PATIENCE / updates)
+    best, lowest, since = network.state_dict(), math.inf, 0
     for epoch in range(epochs):
         order = torch.from_numpy(shuffled(rng(seed, "applicability order", epoch), len(codes))).to(codes.device)
         for index in order.split(BATCH):
@@ -73,7 +75,9 @@ def fit_applicability(
         with torch.no_grad():
             loss = nn.functional.cross_entropy(network(val_codes.float()), val_actions)
         if float(loss) < lowest:
-            best, lowest = copy.deepcopy(network.state_dict()), float(loss)
+            best, lowest, since = copy.deepcopy(network.state_dict()), float(loss), 0
+        elif (since := since + 1) > patience:
+            break
     network.load_state_dict(best)
     network.eval().requires_grad_(False)
     learned = Applicability(network, 0.0)

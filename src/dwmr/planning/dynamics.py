@@ -84,22 +84,25 @@ class CorrectedDynamics:
 
     def __init__(self, dynamics: Dynamics) -> None:
         self.n_actions, self._dynamics = dynamics.n_actions, dynamics
-        self._seen: dict[tuple[tuple[int, ...], int], Tensor] = {}
+        self._seen: dict[tuple[tuple[int, ...], int], tuple[Tensor, Tensor]] = {}
 
     def __len__(self) -> int:
         return len(self._seen)
 
     def correct(self, words: Tensor, action: int, after: Tensor) -> None:
         """From the code (1, W) the action led to the code (1, W)."""
-        self._seen[tuple(words[0].tolist()), action] = after[0].clone()
+        self._seen[tuple(words[0].tolist()), action] = words.clone(), after.clone()
 
     def successors(self, words: Tensor) -> tuple[Tensor, Tensor | None]:
         children, possible = self._dynamics.successors(words)
-        for (code, action), after in self._seen.items():
-            here = (words == torch.tensor(code, device=words.device)).all(1)
-            children[:, action] = torch.where(here[:, None], after, children[:, action])
-            if possible is not None:
-                possible[:, action] |= here
+        if not self._seen:
+            return children, possible
+        codes, ends = (torch.cat(side) for side in zip(*self._seen.values()))
+        actions = torch.tensor([action for _, action in self._seen], device=words.device)
+        rows, which = torch.nonzero((words.unsqueeze(1) == codes).all(-1), as_tuple=True)
+        children[rows, actions[which]] = ends[which]
+        if possible is not None:
+            possible[rows, actions[which]] = True
         return children, possible
 
 

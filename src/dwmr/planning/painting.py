@@ -23,7 +23,7 @@ from dwmr.transitions import Transitions
 from dwmr.world_model import WorldModel, image_statistics
 
 FILE = "painter.safetensors"
-UPDATES, BATCH, FRAMES = 600, 64, 10_000
+UPDATES, EPOCHS, BATCH, FRAMES = 600, 10, 64, 10_000
 
 Painter = Callable[[Tensor], np.ndarray]
 """Codes int64 (N, W) to images uint8 (N, C, H, W)."""
@@ -49,7 +49,7 @@ def painter_of(
         decoder.load_state_dict(stored[0])
     else:
         fit_decoder(decoder, model, train[:FRAMES], mean, std, seed)
-        save_part(folder / FILE, decoder.state_dict(), {"decoder": config.decoder, "updates": UPDATES, "seed": seed})
+        save_part(folder / FILE, decoder.state_dict(), {"decoder": config.decoder, "seed": seed})
     drawn = WorldModel(
         model.encoder, model.predictor, decoder.to(model.device),
         image_shape=model.image_shape, n_actions=model.n_actions, bits=model.bits,
@@ -65,10 +65,11 @@ def fit_decoder(
     codes = model.encode(train.obs)
     decoder.to(model.device).train()
     mean, std = (value.to(model.device)[:, None, None] for value in (mean, std))
+    updates = min(UPDATES, EPOCHS * len(train) // BATCH + 1)
     optimizer = torch.optim.Adam(decoder.parameters(), lr=3e-3)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, UPDATES)
-    with bar("decoder for pictures", UPDATES) as shown:
-        for index in below(rng(seed, "painter"), len(train), (UPDATES, BATCH)):
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
+    with bar("decoder for pictures", updates) as shown:
+        for index in below(rng(seed, "painter"), len(train), (updates, BATCH)):
             frames = torch.from_numpy(np.array(train.obs[np.sort(index)])).to(model.device)
             bits = codes[torch.from_numpy(np.sort(index)).to(model.device)].float()
             loss = nn.functional.mse_loss(decoder(bits), (frames.float() / 255 - mean) / std)

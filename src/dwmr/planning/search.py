@@ -6,9 +6,11 @@ exactly, on the device of the start code.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,6 +32,26 @@ from dwmr.planning.problem import (
 from dwmr.planning.queue import BucketQueue
 
 STEPS_OF_F = 8  # priorities are kept to an eighth of an action
+
+Planner = Callable[..., Plan]
+
+
+def _on_one_thread(planner: Planner) -> Planner:
+    """On a CPU the many small steps of a search lose more by threads that wait for each other than they win, and far
+    more where the cores are shared."""
+
+    @functools.wraps(planner)
+    def search(dynamics: Dynamics, start: Tensor, *rest: Any, **more: Any) -> Plan:
+        if start.device.type != "cpu":
+            return planner(dynamics, start, *rest, **more)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            return planner(dynamics, start, *rest, **more)
+        finally:
+            torch.set_num_threads(threads)
+
+    return search
 
 
 @dataclass(frozen=True)
@@ -94,6 +116,7 @@ class _Search:
         return self.answer(OUT_OF_BUDGET, int(torch.argmin(values)), reason)
 
 
+@_on_one_thread
 def breadth_first(
     dynamics: Dynamics,
     start: Tensor,
@@ -131,6 +154,7 @@ def breadth_first(
     return search.answer(EXHAUSTED, 0)
 
 
+@_on_one_thread
 def best_first(
     dynamics: Dynamics,
     start: Tensor,
@@ -192,6 +216,7 @@ def best_first(
     return search.answer(EXHAUSTED, 0)
 
 
+@_on_one_thread
 def beam(
     dynamics: Dynamics,
     start: Tensor,
@@ -230,8 +255,6 @@ def beam(
             layer = layer[torch.sort(nodes.guess[begin:], stable=True).indices[:width]]
     return search.out_of_budget("width") if dropped else search.answer(EXHAUSTED, 0)
 
-
-Planner = Callable[..., Plan]
 
 PLANNERS: dict[str, Planner] = {
     "breadth_first": breadth_first,
