@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dwmr.nets.bits import threshold
 from dwmr.nets.predictors import MLPPredictor
 from dwmr.planning.packing import pack, unpack
 from dwmr.planning.problem import Dynamics
@@ -64,7 +63,7 @@ class MLPDynamics:
         hidden = (shared.unsqueeze(1) + self._from_action).flatten(0, 1).relu_()
         hidden = torch.addmm(self._second[1], hidden, self._second[0]).relu_()
         logits = torch.addmm(self._last[1], hidden, self._last[0])
-        return pack(threshold(logits.sigmoid_()).bool()).view(len(words), self.n_actions, -1)
+        return pack(logits.sigmoid_() >= 0.5).view(len(words), self.n_actions, -1)
 
 
 class LimitedDynamics:

@@ -26,10 +26,11 @@ def pack(codes: Tensor) -> Tensor:
     spare = -codes.shape[-1] % WORD
     if spare:
         codes = torch.nn.functional.pad(codes, (0, spare))
-    packed = codes[..., 0::8].to(torch.uint8)
+    octets = codes.view(torch.uint8)
+    packed = octets[..., 0::8].clone(memory_format=torch.contiguous_format)
     for place in range(1, 8):
-        packed |= codes[..., place::8].to(torch.uint8) << place
-    return packed.contiguous().view(torch.int64)
+        packed |= octets[..., place::8] << place
+    return packed.view(torch.int64)
 
 
 def unpack(words: Tensor, bits: int) -> Tensor:
