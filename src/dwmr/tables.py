@@ -25,9 +25,9 @@ SCORES = {
 PLANS = {
     "tasks": "solved",
     "interval": "95%",
-    "length_over_optimal": "length/optimal",
+    "length_over_optimal": "× optimal",
     "share_optimal": "% optimal",
-    "plan_found_but_wrong": "plan wrong",
+    "plan_found_but_wrong": "wrong",
     "exhausted": "exhausted",
 }
 SEARCHES = {
