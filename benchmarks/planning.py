@@ -34,7 +34,7 @@ from dwmr.world_model import WorldModel, resolve_device
 BITS, ACTIONS = 64, 4
 ROUNDS = 5
 SIZES = {"cpu": (256, 1024, 4096, 16384), "cuda": (4096, 16384, 65536, 262144, 1048576)}
-NODES = {"cpu": 1_000_000, "cuda": 100_000_000}
+NODES = {"cpu": 1_000_000, "cuda": 30_000_000}
 PLANNERS: dict[str, Planner] = {
     "breadth_first": breadth_first,
     "batch_astar": partial(best_first, cost_weight=0.6, ties_only=False),

@@ -21,6 +21,7 @@ from dwmr.world_model import WorldModel
 Predict = Callable[[Tensor, Tensor], Tensor]
 Possible = Callable[[Tensor], Tensor]
 
+CODES_AT_ONCE = {"cpu": 1024, "cuda": 1 << 15}  # predicted by a model's own predictor
 CODES_IN_CACHE = 512  # expanded at once on a CPU: what one layer writes, the next still finds in the cache
 
 
@@ -109,7 +110,8 @@ def model_dynamics(model: WorldModel) -> Dynamics:
     """The dynamics of a world model: the quickest that its predictor allows."""
     if type(model.predictor) is MLPPredictor:
         return MLPDynamics(model.predictor, model.bits, model.n_actions)
-    return PredictedDynamics(model.predict, model.bits, model.n_actions)
+    batch = CODES_AT_ONCE[model.device.type]
+    return PredictedDynamics(lambda bits, taken: model.predict(bits, taken, batch), model.bits, model.n_actions)
 
 
 @contextmanager

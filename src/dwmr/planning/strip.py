@@ -6,6 +6,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 from torch import Tensor
@@ -50,12 +51,10 @@ def read_image(path: Path, shape: tuple[int, int, int]) -> np.ndarray:
         except (ValueError, EOFError, OSError) as error:
             raise InputError(f"{path} is no array of an image: {error}") from error
     else:
-        from PIL import Image, UnidentifiedImageError
-
         try:
-            with Image.open(path) as opened:
+            with _pillow().open(path) as opened:
                 image = np.asarray(opened.convert({1: "L", 3: "RGB", 4: "RGBA"}.get(channels, "RGB")))
-        except (UnidentifiedImageError, OSError) as error:
+        except OSError as error:
             raise InputError(f"{path} cannot be read as an image: {error}") from error
         image = image[..., None] if image.ndim == 2 else image
     if image.shape == (height, width, channels) and image.shape != shape:
@@ -93,17 +92,24 @@ def _png(strip: Strip, imagined: np.ndarray, note: str) -> bytes:
 
 
 def _gif(strip: Strip, imagined: np.ndarray, note: str) -> bytes:
-    from PIL import Image
-
+    pillow = _pillow()
     frames = []
     for real, drawn in zip(strip.real, imagined):
         below = to_picture(drawn)
         above = np.zeros_like(below) if real is None else to_picture(real)
         gap = np.full((4, *below.shape[1:]), 255, np.uint8)
-        both = Image.fromarray(np.concatenate([above, gap, below]))
-        frames.append(both.resize((2 * both.width, 2 * both.height), Image.Resampling.NEAREST))
+        both = pillow.fromarray(np.concatenate([above, gap, below]))
+        frames.append(both.resize((2 * both.width, 2 * both.height), pillow.Resampling.NEAREST))
     buffer = io.BytesIO()
     frames[0].save(
         buffer, "GIF", save_all=True, append_images=frames[1:], duration=PAUSE, loop=0, comment=note.encode()
     )
     return buffer.getvalue()
+
+
+def _pillow() -> ModuleType:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise InputError("images and strips need Pillow; pip install 'dwmr[report]'") from error
+    return Image

@@ -93,7 +93,7 @@ def tasks_of(
     benchmark: str, *, seed: int = 0, trials: int | None = None, digits: str = "mnist"
 ) -> dict[str, list[Task]]:
     """The tasks of a benchmark by the name of their kind; the first kind is the one the benchmark is known by."""
-    game, _, noisy = benchmark.partition("-")
+    game, noisy = benchmark.removesuffix("-noisy"), benchmark.endswith("-noisy")
     noise = NOISE_STD if noisy else 0.0
     if game == "iceslider":
         numbers = range(FIRST_LEVEL, FIRST_LEVEL + (trials or LEVELS))
