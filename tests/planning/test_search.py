@@ -137,6 +137,17 @@ def test_a_beam_that_dropped_states_proves_nothing():
     assert plan.outcome == OUT_OF_BUDGET
 
 
+def test_a_search_leaves_the_number_of_threads_alone():
+    graph = Graph(np.array([[0]]))
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        PLANNERS["astar"](graph, graph.words([0]), CodeGoal(graph.words([1])))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_unknown_planners_are_refused():
     with pytest.raises(InputError, match="did you mean 'astar'"):
         find_planner("a_star")
