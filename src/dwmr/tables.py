@@ -22,6 +22,24 @@ SCORES = {
 }
 
 
+PLANS = {
+    "tasks": "solved",
+    "interval": "95%",
+    "length_over_optimal": "× optimal",
+    "share_optimal": "% optimal",
+    "plan_found_but_wrong": "wrong",
+    "exhausted": "exhausted",
+}
+SEARCHES = {
+    "replans_mean": "replans",
+    "expanded_mean": "expanded",
+    "generated_mean": "generated",
+    "generated_per_second": "a second",
+    "seconds_median": "s median",
+    "seconds_95": "s 95th",
+}
+
+
 def evaluation(figures: dict[str, Any]) -> list[Table]:
     """The tables of `dwmr.evaluate`'s figures: those that are there."""
     found = []
@@ -113,6 +131,24 @@ def plan(planned: Sequence[Planned]) -> Table:
         for entry in planned
     ]
     return _grid("Plan", ["row", "column", "done", "to run", "stale", "time"], lines, texts=2)
+
+
+def planning(entries: dict[str, dict[str, Any]], kinds: Sequence[str]) -> list[Table]:
+    """What planners and controls made of each kind of tasks; the first kind's figures are the entry's own."""
+    shown = []
+    for place, kind in enumerate(kinds):
+        rows = {name: entry if place == 0 else entry[kind] for name, entry in entries.items()}
+        rows = {
+            name: {**figures, "tasks": f"{figures['solved']}/{figures['of']}", "interval": _pair(figures["interval"])}
+            for name, figures in rows.items()
+        }
+        shown.append(_table(f"Tasks solved in the real world: {kind}", PLANS, rows))
+        shown.append(_table("Their searches, a task", SEARCHES, rows))
+    return shown
+
+
+def _pair(interval: Sequence[float]) -> str:
+    return f"{interval[0]:.0f}–{interval[1]:.0f}%"
 
 
 def duration(seconds: float | None) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 import dwmr
-from dwmr.cli import campaigns, learning, trust  # noqa: F401 - they add their commands to the app
+from dwmr.cli import campaigns, learning, planning, trust  # noqa: F401 - they add their commands to the app
 from dwmr.cli.common import app, err, say
 from dwmr.data.digits import DigitsUnavailable
 from dwmr.errors import InputError, TrainingDiverged

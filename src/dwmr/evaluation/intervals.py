@@ -7,6 +7,8 @@ a longer walk is cut into pieces. From counts of each unit a resample is one pro
 
 from __future__ import annotations
 
+import math
+import statistics
 from typing import Any
 
 import numpy as np
@@ -67,6 +69,16 @@ def board_intervals(
         "board_accuracy": _interval(100 * boards / size),
         "changed_cells_f1": _interval(np.array([macro_f1(each, "true") for each in moved])),
     }
+
+
+def wilson(successes: int, trials: int) -> list[float]:
+    """Wilson's interval [low, high] of a share, in percent, from independent trials."""
+    z = statistics.NormalDist().inv_cdf(0.5 + COVERAGE / 200)
+    share, spread = successes / trials, z * z / trials
+    middle = (share + spread / 2) / (1 + spread)
+    half = z * math.sqrt(share * (1 - share) / trials + spread / (4 * trials)) / (1 + spread)
+    low, high = (middle - half if successes else 0.0), (middle + half if successes < trials else 1.0)
+    return [100 * low, 100 * high]
 
 
 def resampled(units: int, resamples: int, seed: int) -> np.ndarray:

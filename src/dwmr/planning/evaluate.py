@@ -1,0 +1,221 @@
+"""How well a run plans: tasks solved in the real world, and what the plans cost."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from dwmr.errors import InputError, unknown
+from dwmr.evaluation.intervals import wilson
+from dwmr.evaluation.probes import Probe
+from dwmr.files import atomic_write_json
+from dwmr.planning.acting import DONE, act, greedy_step, random_step
+from dwmr.planning.agent import Agent
+from dwmr.planning.goals import CodeGoal, board_goal
+from dwmr.planning.problem import EXHAUSTED, Budget, Goal
+from dwmr.planning.search import PLANNERS, Planner, find_planner
+from dwmr.planning.tasks import MAX_ACTIONS, Task, TaskWorld, TrueWorld, true_codes
+from dwmr.progress import bar
+from dwmr.seeding import rng
+
+CONTROLS = ("simulator", "greedy_step", "random")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How tasks are tried: all that decides the outcome besides the run and the tasks."""
+
+    heuristic: str = "auto"
+    goal: str = "image"  # or "probe": what a probe reads from it
+    nodes: int = Budget.nodes
+    seconds: float = 10.0  # a search
+    task_seconds: float = 30.0  # all searches of a task
+    memory: int = Budget.memory
+    max_actions: int = MAX_ACTIONS
+    simulated: str = "breadth_first"  # the planner of the control `simulator`
+    seed: int = 0
+
+    @property
+    def budget(self) -> Budget:
+        return Budget(self.nodes, self.seconds, self.memory)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One task as it went; counts over all its plans."""
+
+    task: str
+    said: str
+    solved: bool  # the agent says that it is done, and it is
+    plan_found: bool  # the first plan reaches the goal in the model
+    plan_right: bool  # and in the world, if it is followed without looking
+    exhausted: bool  # the first search proved that the model holds no plan
+    optimal: int
+    actions: int
+    replans: int
+    surprises: int
+    expanded: int
+    generated: int
+    seconds: float
+
+
+def known_entries() -> list[str]:
+    """What a table of results may hold for a benchmark."""
+    return [*PLANNERS, *CONTROLS]
+
+
+def try_tasks(
+    tasks: Sequence[Task],
+    agent: Agent,
+    name: str,
+    setting: Setting = Setting(),
+    *,
+    probe: Probe | None = None,
+    progress: bool | None = None,
+) -> list[Trial]:
+    """Every task once, by a planner or a control of that name."""
+    if name not in known_entries():
+        raise unknown("planner", name, known_entries())
+    trials = []
+    with bar(name, len(tasks), show=progress) as shown:
+        for number, task in enumerate(tasks):
+            trials.append(_try(task, agent, name, setting, probe, number))
+            shown.describe(f"{sum(trial.solved for trial in trials)} solved")
+            shown.advance()
+    return trials
+
+
+def summarize(trials: Sequence[Trial]) -> dict[str, Any]:
+    """The figures of a table's entry. Lengths are those of solved tasks; seconds are those of searching, a task."""
+    solved = [trial for trial in trials if trial.solved]
+    ratios = [trial.actions / trial.optimal for trial in solved]
+    seconds = [trial.seconds for trial in trials]
+    searching = sum(seconds)
+    return {
+        "solved": len(solved),
+        "of": len(trials),
+        "interval": wilson(len(solved), len(trials)),
+        "claimed_wrongly": sum(trial.said == DONE and not trial.solved for trial in trials),
+        "plan_found": sum(trial.plan_found for trial in trials),
+        "plan_found_but_wrong": sum(trial.plan_found and not trial.plan_right for trial in trials),
+        "exhausted": sum(trial.exhausted for trial in trials),
+        "length_over_optimal": statistics.fmean(ratios) if ratios else None,
+        "share_optimal": 100 * statistics.fmean(ratio == 1 for ratio in ratios) if ratios else None,
+        "replans_mean": statistics.fmean(trial.replans for trial in trials),
+        "surprises_mean": statistics.fmean(trial.surprises for trial in trials),
+        "expanded_mean": statistics.fmean(trial.expanded for trial in trials),
+        "generated_mean": statistics.fmean(trial.generated for trial in trials),
+        "generated_per_second": sum(trial.generated for trial in trials) / searching if searching else None,
+        "seconds_median": statistics.median(seconds),
+        "seconds_95": float(np.percentile(seconds, 95)),
+    }
+
+
+def evaluate_planner(
+    kinds: dict[str, list[Task]],
+    agent: Agent,
+    name: str,
+    setting: Setting = Setting(),
+    *,
+    probe: Probe | None = None,
+    progress: bool | None = None,
+) -> dict[str, Any]:
+    """The entry of a planner: the figures of the first kind of tasks, and those of the others under their names."""
+    found: dict[str, Any] = {}
+    for place, (kind, tasks) in enumerate(kinds.items()):
+        figures = summarize(try_tasks(tasks, agent, name, setting, probe=probe, progress=progress))
+        found |= {"tasks": kind, **figures} if place == 0 else {kind: figures}
+    return found
+
+
+def stored_entry(path: Path, benchmark: str, name: str, made_with: dict[str, Any]) -> dict[str, Any] | None:
+    """The entry of a results file, if there is one that was made with just this."""
+    entry = _read(path).get(benchmark, {}).get(name)
+    return entry if entry is not None and entry.get("made_with") == made_with else None
+
+
+def store_entry(path: Path, benchmark: str, name: str, entry: dict[str, Any]) -> None:
+    """Put an entry into a results file, {benchmark: {planner: figures}}; the others stay."""
+    results = _read(path)
+    results.setdefault(benchmark, {})[name] = entry
+    atomic_write_json(path, results)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        results = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(results, dict) and all(isinstance(each, dict) for each in results.values()):
+            return results
+    except ValueError:
+        pass
+    raise InputError(f"{path} is not a file of planning results, {{benchmark: {{planner: figures}}}}")
+
+
+def _try(task: Task, agent: Agent, name: str, setting: Setting, probe: Probe | None, number: int) -> Trial:
+    generator = rng(setting.seed, "acting", name, number)
+    goal: Goal
+    world: TaskWorld
+    if name == "simulator":
+        word = task.word(task.goal)
+        agent = Agent(true_codes, task.rules(torch.device("cpu")), bits=64)
+        goal, world = CodeGoal(word), TrueWorld(task)
+    else:
+        goal, world = _goal(task, agent, setting.goal, probe), TaskWorld(task)
+    planner = _planner(name, setting.simulated, generator)
+    heuristic = agent.heuristic_for(goal, "zero" if name == "simulator" else setting.heuristic)
+    episode = act(
+        world,
+        agent,
+        goal,
+        planner,
+        heuristic,
+        setting.budget,
+        max_actions=setting.max_actions,
+        max_seconds=setting.task_seconds,
+        generator=generator,
+    )
+    first = episode.plans[0] if episode.plans else None
+    return Trial(
+        task=task.name,
+        said=episode.said,
+        solved=episode.said == DONE and world.solved,
+        plan_found=first is not None and first.solved,
+        plan_right=first is not None and first.solved and task.solved_by(first.actions),
+        exhausted=first is not None and first.outcome == EXHAUSTED,
+        optimal=task.optimal,
+        actions=len(episode.actions),
+        replans=episode.replans,
+        surprises=episode.surprises,
+        expanded=sum(plan.expanded for plan in episode.plans),
+        generated=sum(plan.generated for plan in episode.plans),
+        seconds=sum(plan.seconds for plan in episode.plans),
+    )
+
+
+def _planner(name: str, simulated: str, generator: np.random.Generator) -> Planner:
+    controls: dict[str, Callable[[], Planner]] = {
+        "simulator": lambda: find_planner(simulated),
+        "greedy_step": lambda: greedy_step,
+        "random": lambda: random_step(generator),
+    }
+    return controls[name]() if name in controls else find_planner(name)
+
+
+def _goal(task: Task, agent: Agent, kind: str, probe: Probe | None) -> Goal:
+    image = task.paint(task.goal)
+    if kind == "image":
+        return agent.goal_of(image)
+    if kind != "probe":
+        raise unknown("kind of goal", kind, ("image", "probe"))
+    if probe is None:
+        raise InputError("a goal by probe needs labels: the states of the training frames")
+    return board_goal(probe, agent.bits, agent.encode(image[None]), task.agent)

@@ -1,0 +1,156 @@
+"""The states a search has met, each once: their codes, how each was reached, and a table that finds them again.
+
+Everything is a tensor on the search's device and is done for many codes at once. Two codes are one state only if all
+their words are equal: the table holds numbers of states, and whole codes are compared.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from dwmr.planning.packing import scatter
+
+NONE = -1
+UNREACHED = 2**30
+_EMPTY = 2**62
+_CLAIM = 2**60  # the claim on a place by the code at position p of a batch, made in round r: _CLAIM + r · _ROUND + p
+_ROUND = 2**32
+
+
+class Nodes:
+    """Numbered states.
+
+    words   int64 (N, W)    the code
+    parent  int64 (N,)      the state it was reached from, or `NONE`
+    action  int16 (N,)      by which action
+    cost    int32 (N,)      after how many actions from the start
+    guess   float32 (N,)    how many more to the goal, where the search says so
+    """
+
+    def __init__(self, words: Tensor, capacity: int = 1024) -> None:
+        """Begin with one state, (1, W), that is reached already."""
+        self.device, self.count = words.device, 0
+        self._words = words.new_empty(capacity, words.shape[1])
+        self._parent = torch.empty(capacity, dtype=torch.int64, device=self.device)
+        self._action = torch.empty(capacity, dtype=torch.int16, device=self.device)
+        self._cost = torch.empty(capacity, dtype=torch.int32, device=self.device)
+        self._guess = torch.zeros(capacity, dtype=torch.float32, device=self.device)
+        self._first = torch.full((capacity,), _EMPTY, dtype=torch.int64, device=self.device)
+        self._table = self._fresh_table(capacity)
+        self.insert(words)
+        self._parent[0], self._action[0], self._cost[0] = NONE, NONE, 0
+
+    @property
+    def words(self) -> Tensor:
+        return self._words[: self.count]
+
+    @property
+    def cost(self) -> Tensor:
+        return self._cost[: self.count]
+
+    @property
+    def guess(self) -> Tensor:
+        return self._guess[: self.count]
+
+    @staticmethod
+    def bytes_for(states: int, width: int) -> int:
+        """Memory of so many states with codes of ``width`` words; the copy while growing counts in."""
+        capacity = 1024
+        while capacity < states:
+            capacity *= 2
+        return capacity * (8 * width + 8 + 2 + 4 + 4 + 8 + 16) * 3 // 2
+
+    def insert(self, words: Tensor) -> tuple[Tensor, Tensor]:
+        """Number the codes (n, W): int64 (n,), and int64 (m,) the positions of those that are new, each once, in
+        order. New states are unreached."""
+        self._reserve(self.count + len(words))
+        numbers, places = self._find(self._table, words)
+        new = torch.nonzero(numbers == _CLAIM + torch.arange(len(words), device=self.device)).squeeze(1)
+        fresh = slice(self.count, self.count + len(new))
+        order = torch.arange(fresh.start, fresh.stop, device=self.device)
+        named = torch.empty_like(numbers)
+        named[new] = order
+        claimed = numbers >= _CLAIM
+        numbers = torch.where(claimed, named[(numbers - _CLAIM).clamp_(min=0)], numbers)
+        self._table[places[new]] = order
+        self._words[fresh] = words[new]
+        self._cost[fresh] = UNREACHED
+        self.count = fresh.stop
+        return numbers, new
+
+    def relax(self, numbers: Tensor, parents: Tensor, actions: Tensor, costs: Tensor) -> Tensor:
+        """Note cheaper ways to states, (n,) each; the states (m,) that are now cheaper, each once.
+
+        Of several ways that are equally cheap the first counts.
+        """
+        before = self._cost[numbers]
+        self._cost.scatter_reduce_(0, numbers, costs, "amin")
+        better = torch.nonzero((costs < before) & (costs == self._cost[numbers])).squeeze(1)
+        reached = numbers[better]
+        self._first.scatter_reduce_(0, reached, better, "amin")
+        kept = better[self._first[reached] == better]
+        self._first[reached] = _EMPTY
+        reached = numbers[kept]
+        self._parent[reached], self._action[reached] = parents[kept], actions[kept].to(torch.int16)
+        return reached
+
+    def reach(self, new: slice, parents: Tensor, actions: Tensor, cost: int) -> None:
+        """The states just inserted, all of one cost."""
+        self._parent[new], self._action[new], self._cost[new] = parents, actions.to(torch.int16), cost
+
+    def path(self, node: int) -> tuple[list[int], list[int]]:
+        """The actions from the start to a state, and the states on the way, the start first."""
+        actions: list[int] = []
+        states = [node]
+        while (parent := int(self._parent[states[-1]])) != NONE:
+            actions.append(int(self._action[states[-1]]))
+            states.append(parent)
+        return actions[::-1], states[::-1]
+
+    def _find(self, table: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
+        """For each code the number of its state, or the claim of the first code of the batch that is equal to it; and
+        its place in the table, where claims are now entered.
+
+        All codes look at their next place at once. Whoever finds it empty claims it; the earliest round wins, and then
+        the first in the batch. Each compares itself with what holds the place, and is done or goes on to another one.
+        """
+        mask = len(table) - 1
+        positions = torch.arange(len(words), device=self.device)
+        home = scatter(words)
+        numbers, places = torch.empty_like(home), torch.empty_like(home)
+        pending, round_ = positions, 0
+        while len(pending):
+            place = (home[pending] + round_ * (round_ + 1) // 2) & mask
+            table.scatter_reduce_(0, place, pending + (_CLAIM + round_ * _ROUND), "amin")
+            holder = table[place]
+            claimed = holder >= _CLAIM
+            position = holder & (_ROUND - 1)
+            among_batch = words[torch.where(claimed, position, 0)]
+            among_states = self._words[torch.where(claimed, 0, holder)]
+            same = (words[pending] == torch.where(claimed[:, None], among_batch, among_states)).all(1)
+            numbers[pending] = torch.where(claimed, position + _CLAIM, holder)
+            places[pending] = place
+            pending = pending[~same]
+            round_ += 1
+        return numbers, places
+
+    def _reserve(self, states: int) -> None:
+        capacity = len(self._parent)
+        if states <= capacity:
+            return
+        while capacity < states:
+            capacity *= 2
+        for name in ("_words", "_parent", "_action", "_cost", "_guess"):
+            old = getattr(self, name)
+            grown = old.new_empty(capacity, *old.shape[1:])
+            grown[: self.count] = old[: self.count]
+            setattr(self, name, grown)
+        self._first = torch.full((capacity,), _EMPTY, dtype=torch.int64, device=self.device)
+        self._table = self._fresh_table(capacity)
+        if self.count:
+            _, places = self._find(self._table, self._words[: self.count])
+            self._table[places] = torch.arange(self.count, device=self.device)
+
+    def _fresh_table(self, capacity: int) -> Tensor:
+        return torch.full((2 * capacity,), _EMPTY, dtype=torch.int64, device=self.device)

@@ -1,0 +1,128 @@
+"""Acting in the true IceSlider with exact codes and models that are wrong on purpose."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from dwmr.planning import EXHAUSTED, PLANNERS, Agent, Budget, CodeGoal, act
+from dwmr.planning.acting import DONE, NO_ACTIONS, NO_PLAN, NO_TIME, greedy_step, random_step
+from dwmr.planning.problem import no_heuristic
+from dwmr.planning.tasks import TrueWorld, tasks_of, true_codes
+from dwmr.seeding import rng
+from tests.planning.graphs import Graph
+
+
+@pytest.fixture(scope="module")
+def task():
+    return tasks_of("iceslider", trials=1)["min_solution_8"][0]
+
+
+class Deranged:
+    """The true rules, but for one action, which is said to do nothing in some cells."""
+
+    n_actions = 4
+
+    def __init__(self, rules, action, cells):
+        self.rules, self.action, self.cells = rules, action, torch.tensor(cells)
+
+    def successors(self, words):
+        children, _ = self.rules.successors(words)
+        wrong = torch.isin(words[:, 0], self.cells)
+        children[:, self.action] = torch.where(wrong[:, None], words, children[:, self.action])
+        return children, None
+
+
+def go(task, dynamics, planner=PLANNERS["breadth_first"], **more):
+    goal = CodeGoal(task.word(task.goal))
+    agent = Agent(true_codes, dynamics, bits=64)
+    world = TrueWorld(task)
+    return world, act(world, agent, goal, planner, no_heuristic, Budget(), generator=rng(0, "test"), **more)
+
+
+def test_with_the_true_rules_the_first_plan_is_the_shortest(task):
+    world, episode = go(task, task.rules("cpu"))
+    assert world.solved
+    assert (episode.said, len(episode.actions), episode.replans) == (DONE, task.optimal, 0)
+    assert len(episode.frames) == len(episode.expected) == task.optimal + 1
+    assert task.solved_by(episode.actions)
+
+
+def test_a_wrong_model_is_corrected_by_what_is_seen(task):
+    """The model believes that "down" leads to the goal from everywhere; each attempt teaches it better."""
+
+    class Hopeful(Deranged):
+        def successors(self, words):
+            children, _ = self.rules.successors(words)
+            children[:, 3] = task.word(task.goal)
+            return children, None
+
+    world, episode = go(task, Hopeful(task.rules("cpu"), 3, []))
+    assert world.solved
+    assert episode.said == DONE
+    assert episode.replans > 0
+    assert len(episode.plans) == episode.replans + 1
+
+
+def test_without_a_plan_it_tries_what_it_has_not_tried(task):
+    """The model denies the first step of the only shortest way, so it finds no plan until it happens upon it."""
+    first = PLANNERS["breadth_first"](task.rules("cpu"), task.word(task.start), CodeGoal(task.word(task.goal))).actions[
+        0
+    ]
+    _, episode = go(task, Deranged(task.rules("cpu"), first, [task.start.agent]))
+    assert episode.surprises or len(episode.actions) > task.optimal or episode.plans[0].outcome != EXHAUSTED
+
+
+def test_it_gives_up_where_nothing_leads_on():
+    class Stuck:
+        def look(self):
+            return np.zeros((1, 1, 8), np.uint8)
+
+        def act(self, action):
+            pass
+
+    agent = Agent(true_codes, Graph([[0, 0]]), bits=64)
+    goal = CodeGoal(torch.tensor([[1]]))
+    episode = act(Stuck(), agent, goal, PLANNERS["astar"], no_heuristic, Budget(), generator=rng(0, "test"))
+    assert episode.said == NO_PLAN
+    assert {plan.outcome for plan in episode.plans} == {EXHAUSTED}
+    assert set(episode.actions) == {0, 1}
+
+
+def test_actions_and_time_end(task):
+    assert go(task, task.rules("cpu"), max_actions=2)[1].said == NO_ACTIONS
+    assert go(task, task.rules("cpu"), max_seconds=0.0)[1].said == NO_TIME
+
+
+def test_codes_within_the_radius_are_not_worth_a_new_plan(task):
+    """A world that shows one bit of noise: with radius 1 the plan goes on from the predicted codes."""
+
+    class Noisy(TrueWorld):
+        def look(self):
+            shown = super().look().copy()
+            shown[..., 7] ^= 1
+            return shown
+
+    noise = torch.tensor([[1 << 56]])
+    goal = CodeGoal(task.word(task.goal), mask=~noise)
+
+    class Flickering:
+        n_actions = 4
+
+        def successors(self, words):
+            return task.rules("cpu").successors(words & ~noise)
+
+    for radius, replans in ((1, 0), (0, task.optimal)):
+        world = Noisy(task)
+        agent = Agent(true_codes, Flickering(), bits=64, radius=radius)
+        episode = act(world, agent, goal, PLANNERS["breadth_first"], no_heuristic, Budget(), generator=rng(0, "test"))
+        assert world.solved
+        assert episode.replans == replans
+
+
+def test_the_controls_take_one_step_at_a_time(task):
+    for planner in (greedy_step, random_step(rng(1, "test"))):
+        _, episode = go(task, task.rules("cpu"), planner=planner, max_actions=12)
+        assert len(episode.plans) >= 1
+        assert all(len(plan.actions) == 1 for plan in episode.plans)

@@ -1,0 +1,43 @@
+import numpy as np
+import torch
+
+from dwmr import WorldModel
+from dwmr.nets.predictors import MLPPredictor
+from dwmr.planning.dynamics import CorrectedDynamics, LimitedDynamics, MLPDynamics, PredictedDynamics, model_dynamics
+from dwmr.planning.packing import pack, unpack
+from tests.evaluation.ring import ring_model
+from tests.planning.graphs import Graph
+
+
+def test_the_quick_form_of_the_mlp_is_the_predictor():
+    torch.manual_seed(0)
+    model = WorldModel(torch.nn.Flatten(), MLPPredictor((1, 8, 8), 64, 4), image_shape=(1, 8, 8), n_actions=4, bits=64)
+    codes = torch.from_numpy(np.random.default_rng(0).random((1500, 64)) < 0.5)
+    quick = model_dynamics(model)
+    assert isinstance(quick, MLPDynamics)
+    plain = PredictedDynamics(model.predict, 64, 4)
+    assert torch.equal(quick.successors(pack(codes))[0], plain.successors(pack(codes))[0])
+
+
+def test_every_action_is_predicted():
+    dynamics = model_dynamics(ring_model())
+    here = torch.eye(4, dtype=torch.bool)[:1]
+    children, possible = dynamics.successors(pack(here))
+    assert possible is None
+    assert unpack(children, 4)[0].int().tolist() == [[0, 1, 0, 0], [0, 0, 0, 1]]
+
+
+def test_only_what_is_possible_is_expanded():
+    limited = LimitedDynamics(Graph([[1, 1], [0, -1]]), lambda codes: codes[:, :1].repeat(1, 2), bits=64)
+    _, possible = limited.successors(torch.tensor([[0], [1]]))
+    assert possible.tolist() == [[False, False], [True, False]]
+
+
+def test_what_was_seen_counts_more():
+    corrected = CorrectedDynamics(Graph([[1, -1], [2, 2], [0, 0]]))
+    corrected.correct(torch.tensor([[0]]), 1, torch.tensor([[2]]))
+    corrected.correct(torch.tensor([[1]]), 0, torch.tensor([[1]]))
+    children, possible = corrected.successors(torch.tensor([[0], [1], [2]]))
+    assert children[..., 0].tolist() == [[1, 2], [1, 2], [0, 0]]
+    assert possible.all()
+    assert len(corrected) == 2

@@ -1,0 +1,82 @@
+import dataclasses
+import json
+
+import pytest
+import torch
+
+from dwmr import InputError
+from dwmr.evaluation.intervals import wilson
+from dwmr.planning import Agent
+from dwmr.planning.evaluate import (
+    Setting,
+    Trial,
+    evaluate_planner,
+    known_entries,
+    store_entry,
+    stored_entry,
+    summarize,
+    try_tasks,
+)
+from dwmr.planning.tasks import tasks_of
+
+TRIAL = Trial("a", "done", True, True, True, False, 4, 4, 0, 0, 10, 40, 0.5)
+
+
+def test_the_figures_of_four_trials():
+    trials = [
+        TRIAL,
+        dataclasses.replace(TRIAL, actions=6, replans=2, seconds=1.5, plan_right=False),
+        dataclasses.replace(TRIAL, solved=False, plan_right=False),
+        dataclasses.replace(TRIAL, said="no plan", solved=False, plan_found=False, plan_right=False, exhausted=True),
+    ]
+    figures = summarize(trials)
+    assert (figures["solved"], figures["of"]) == (2, 4)
+    assert figures["length_over_optimal"] == 1.25
+    assert figures["share_optimal"] == 50
+    assert (figures["plan_found"], figures["plan_found_but_wrong"], figures["exhausted"]) == (3, 2, 1)
+    assert figures["claimed_wrongly"] == 1
+    assert figures["replans_mean"] == 0.5
+    assert figures["generated_per_second"] == pytest.approx(160 / 3)
+    assert figures["seconds_median"] == 0.5
+
+
+def test_wilson_intervals():
+    assert wilson(0, 10) == pytest.approx([0, 27.75], abs=0.01)
+    assert wilson(99, 100) == pytest.approx([94.55, 99.82], abs=0.01)
+    assert wilson(100, 100)[1] == 100
+
+
+def test_the_true_rules_solve_every_kind_of_task():
+    blind = Agent(lambda images: torch.zeros(len(images), 1, dtype=torch.int64), None, bits=64)
+    for benchmark in ("iceslider", "digitjump", "8puzzle"):
+        tasks = tasks_of(benchmark, trials=2, digits="sklearn")
+        entry = evaluate_planner(
+            tasks,
+            blind,
+            "simulator",
+            Setting(simulated="batch_astar" if benchmark != "8puzzle" else "breadth_first"),
+            progress=False,
+        )
+        assert (entry["solved"], entry["of"], entry["exhausted"]) == (2, 2, 0)
+        assert entry["length_over_optimal"] == 1
+        assert entry["tasks"] == next(iter(tasks))
+
+
+def test_entries_are_stored_beside_each_other(tmp_path):
+    path = tmp_path / "deep" / "planning.json"
+    assert stored_entry(path, "iceslider", "astar", {"a": 1}) is None
+    store_entry(path, "iceslider", "astar", {"solved": 3, "made_with": {"a": 1}})
+    store_entry(path, "iceslider", "random", {"solved": 0, "made_with": {"a": 1}})
+    store_entry(path, "8puzzle", "astar", {"solved": 9, "made_with": {"a": 1}})
+    assert stored_entry(path, "iceslider", "astar", {"a": 1})["solved"] == 3
+    assert stored_entry(path, "iceslider", "astar", {"a": 2}) is None
+    assert set(json.loads(path.read_text())["iceslider"]) == {"astar", "random"}
+    path.write_text("[]")
+    with pytest.raises(InputError, match="not a file of planning results"):
+        store_entry(path, "iceslider", "astar", {})
+
+
+def test_unknown_entries_are_refused():
+    assert {"simulator", "greedy_step", "random", "batch_astar"} <= set(known_entries())
+    with pytest.raises(InputError, match="unknown planner"):
+        try_tasks([], None, "dijkstra")

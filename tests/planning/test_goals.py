@@ -1,0 +1,52 @@
+import numpy as np
+import pytest
+import torch
+
+from dwmr import InputError
+from dwmr.evaluation.probes import fit_probe
+from dwmr.planning import CodeGoal, board_goal, choose_radius, pack
+from dwmr.planning.heuristics import HammingHeuristic, most_flips
+from tests.evaluation.ring import PLACES
+
+
+def code(text: str) -> torch.Tensor:
+    return pack(torch.tensor([[letter == "1" for letter in text]]))
+
+
+def test_a_code_with_bits_that_do_not_matter():
+    some = torch.cat([code("1100"), code("1101"), code("0100")])
+    assert CodeGoal(code("1100"))(some).tolist() == [True, False, False]
+    assert CodeGoal(code("1100"), mask=code("1110"))(some).tolist() == [True, True, False]
+    assert CodeGoal(code("1100"), radius=1)(some).tolist() == [True, True, True]
+
+
+def test_the_radius_parts_one_state_from_its_neighbours():
+    assert choose_radius(np.zeros(100, int), np.full(50, 4)) == 0
+    assert choose_radius(np.array([0] * 50 + [1] * 30 + [3] * 20), np.array([6, 7, 8])) == 3
+    assert choose_radius(np.array([0] * 90 + [5] * 10), np.array([4, 4, 4, 6])) == 0
+    assert choose_radius(np.zeros(0, int), np.zeros(0, int)) == 0
+
+
+def test_wrong_bits_over_the_flips_of_an_action():
+    heuristic = HammingHeuristic(CodeGoal(code("0000000"), radius=1), flips=2)
+    assert heuristic(torch.cat([code("0000000"), code("1000000"), code("1100000"), code("1111111")])).tolist() == [
+        0,
+        0,
+        1,
+        3,
+    ]
+    assert most_flips(np.array([0, 2, 6, 6])) == 6
+    assert most_flips(np.array([])) == 1
+
+
+def test_a_goal_that_a_probe_reads():
+    """The ring's code is one-hot; its board is two cells, of which the second has the label 5 at place 2."""
+    codes = torch.eye(PLACES, dtype=torch.bool).repeat(50, 1)
+    places = np.tile(np.arange(PLACES), 50)
+    boards = np.stack([places, np.where(places == 2, 5, 0)], axis=1)
+    probe = fit_probe(codes, boards, 6)
+    words = pack(codes[:PLACES])
+    assert board_goal(probe, PLACES, words[1:2])(words).tolist() == [False, True, False, False]
+    assert board_goal(probe, PLACES, words[2:3], agent=(5,))(words).tolist() == [False, False, True, False]
+    with pytest.raises(InputError, match="0 cells show the agent"):
+        board_goal(probe, PLACES, words[1:2], agent=(5,))
