@@ -147,6 +147,7 @@ OBJECTIVES: dict[str, Objective] = {
     "dwmr": Objective(_DWMR),
     "dwmr+ae": Objective({**_DWMR, "rec": _reconstruction}, decoder=True),
     "dwmr+beta-vae": Objective({**_DWMR, "rec": _reconstruction, "kl": _kl}, decoder=True, noise=True),
+    "strong": Objective(_DWMR),  # DWMR's terms; its presets add what goes beyond the paper
 }
 
 

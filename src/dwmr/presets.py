@@ -64,12 +64,42 @@ BENCHMARKS: dict[str, dict[str, Any]] = {
     "generic": _GENERIC,
 }
 
+# What the strong models add to, or have instead of, the faithful ones.
+_STRONG_PUZZLE: dict[str, Any] = {
+    "encoder": "tiles",
+    "predictor": "residual",
+    "bits": 63,
+    "cross": True,
+    "cosine": True,
+    "pred_factor": 1.0,
+    "var": 2.0,
+    "cor": 2.0,
+    "cos": 0.5,
+    "loc": 10.0,
+    "loc_factor": 1.0,
+    "gamma": 0.4,
+    "low": 2,
+    "high": 8,
+}
+_STRONG_ICE: dict[str, Any] = {"predictor": "far", "cross": True, "cosine": True, "lr": 2e-3, "tau": 0.9}
+
+STRONG: dict[str, dict[str, Any]] = {
+    "8puzzle": _STRONG_PUZZLE,
+    "8puzzle-noisy": _STRONG_PUZZLE,
+    "iceslider": _STRONG_ICE,
+    "iceslider-noisy": _STRONG_ICE,
+    "generic": {"predictor": "residual", "cross": True, "cosine": True, "lr": 2e-3},
+}
+
+
+def _start(benchmark: str, model: str) -> Config:
+    scheme = OBJECTIVES[model].scheme
+    values = BENCHMARKS[benchmark] | (STRONG[benchmark] if model == "strong" else {})
+    return Config().replace(benchmark=benchmark, model=model, **({"scheme": scheme} if scheme else {}), **values)
+
+
 START_VALUES: dict[str, Config] = {
-    f"{benchmark}/{model}": Config().replace(
-        benchmark=benchmark, model=model, **({"scheme": objective.scheme} if objective.scheme else {}), **values
-    )
-    for benchmark, values in BENCHMARKS.items()
-    for model, objective in OBJECTIVES.items()
+    f"{benchmark}/{model}": _start(benchmark, model) for benchmark in BENCHMARKS for model in OBJECTIVES
 }
 
 

@@ -18,7 +18,7 @@ from dwmr.errors import InputError, TrainingDiverged
 from dwmr.evaluation import examine_many
 from dwmr.presets import PRESETS, preset
 from dwmr.reproduce import campaign
-from dwmr.reproduce.cells import find_table
+from dwmr.reproduce.catalog import find_table
 from dwmr.reproduce.page import write_table
 from dwmr.reproduce.runs import read_cell, read_table, run_file
 
@@ -222,3 +222,18 @@ def test_a_file_that_is_no_run_is_named(tmp_path):
     path.write_text("{}")
     with pytest.raises(InputError, match=r"seed-0\.json is not the file of a run"):
         read_table(tmp_path, TABLE)
+
+
+def test_the_strong_table_keeps_all_figures_of_its_headline(tmp_path):
+    strong = find_table("strong")
+    cells = strong.choose(["strong,iceslider"])
+    assert campaign.run(strong, cells, tmp_path, range(2), device="cpu", progress=False)
+    write_table(strong, tmp_path)
+    headline = json.loads((tmp_path / "strong.json").read_text())
+    assert list(headline) == ["iceslider"]
+    rows = json.loads((tmp_path / "strong_rows.json").read_text())
+    assert rows == {"strong": headline}
+    figures = headline["iceslider"]
+    assert len(figures["exact_next"]) == len(figures["board_imagination"]) == 2
+    assert set(figures) == set(strong.wide)
+    assert "exact next" in (tmp_path / "strong.md").read_text()

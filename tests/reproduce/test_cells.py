@@ -7,7 +7,8 @@ import pytest
 from dwmr.errors import InputError
 from dwmr.presets import PRESETS, preset
 from dwmr.reproduce import paper
-from dwmr.reproduce.cells import Cell, Row, find_table, table_names
+from dwmr.reproduce.catalog import find_table, table_names
+from dwmr.reproduce.cells import Cell, Row
 from dwmr.train import check_choices
 
 
@@ -104,3 +105,22 @@ def test_figures_of_the_paper():
     assert sums(paper.TABLE1) == (3834, 313)
     assert sums(paper.TABLE2) == (2769, 153)
     assert sums(paper.TABLE3) == (1376, 198)
+
+
+def test_a_row_stands_where_its_changes_mean_something():
+    strong = find_table("strong")
+    columns = {row.name: [cell.benchmark for cell in strong.cells() if cell.row is row] for row in strong.rows}
+    assert columns["strong-no-grid"] == ["8puzzle", "8puzzle-noisy"]
+    assert columns["strong"] == list(strong.columns)
+    assert cell("strong", "strong-no-grid", "8puzzle-noisy").config.encoder == "conv"
+    assert cell("strong", "dwmr-far", "iceslider").config.predictor == "far"
+    assert cell("strong", "dwmr-far", "8puzzle").config.predictor == "residual"
+    assert cell("strong", "dwmr", "8puzzle").key == cell("table1", "dwmr", "8puzzle").key
+
+
+def test_every_row_of_strong_says_what_it_used():
+    for row in find_table("strong").rows:
+        for benchmark in filter(row.stands, find_table("strong").columns):
+            config, tier = row.config(benchmark), row.tiers[benchmark.removesuffix("-noisy")]
+            assert ("J" in tier) == config.two_views
+            assert ("G" in tier) == (config.encoder == "tiles")

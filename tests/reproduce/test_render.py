@@ -9,7 +9,7 @@ import pytest
 
 from dwmr.errors import InputError
 from dwmr.reproduce import claims, render
-from dwmr.reproduce.cells import find_table
+from dwmr.reproduce.catalog import find_table
 from dwmr.reproduce.page import filled_page, write_page, write_table
 from dwmr.reproduce.runs import StoredRun, read_table, summarize, write_run
 

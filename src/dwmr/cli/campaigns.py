@@ -24,7 +24,7 @@ from dwmr.cli.common import (
 from dwmr.errors import InputError
 from dwmr.presets import preset
 from dwmr.reproduce import campaign, claims, render
-from dwmr.reproduce.cells import find_table, table_names
+from dwmr.reproduce.catalog import find_table, table_names
 from dwmr.reproduce.page import write_page, write_table
 from dwmr.reproduce.runs import machine_words
 from dwmr.world_model import resolve_device

@@ -205,7 +205,8 @@ def _make(cell: Cell, seeds: Sequence[int], data: _Data, device: str, progress: 
         results = dwmr.train_many(cell.config, train=splits.train, seeds=seeds, device=device, progress=progress)
     trained = time.perf_counter()
     models = [result.model for result in results if isinstance(result, dwmr.Run)]
-    found = iter(examine_many(models, train=splits.train, test=splits.test) if models else [])
+    told = {"train": splits.train, "test": splits.test, "rollout": splits.rollout}
+    found = iter(examine_many(models, **told) if models else [])  # type: ignore[arg-type]
     judged = time.perf_counter()
     seconds = {"loading": loaded - started, "training": trained - loaded, "evaluation": judged - trained}
     machine = machine_words(torch.device(device))

@@ -1,7 +1,7 @@
-"""What each table consists of: rows and columns of cells, each cell a configuration and the figure it shows.
+"""What a table consists of: rows and columns of cells, each cell a configuration and the figures it shows.
 
 A row is a preset's name and the values it changes; a column is a benchmark. The hyperparameters are the presets',
-read when a table is asked for. A further table is one more `Table` in `_TABLES`.
+read when a table is asked for. The tables there are stand in `catalog`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 from dwmr.config import NO_CHANGE, Config
 from dwmr.errors import InputError, unknown
 from dwmr.presets import preset
-from dwmr.reproduce import paper
 from dwmr.reproduce.paper import Paper
 
 PARTS = ("encoding", "imagination")
@@ -21,15 +20,29 @@ PARTS = ("encoding", "imagination")
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a table: ``preset("<column>/<preset>")`` with the values of ``changes``."""
+    """A line of a table: ``preset("<column>/<preset>")`` with the values of ``changes``, and those of ``by_family``
+    for benchmarks of one family, clean or noisy; where some are named, the line stands under these alone. ``tiers``
+    says what a line was allowed to use."""
 
     name: str
     title: str
     preset: str = "dwmr"
     changes: Mapping[str, Any] = field(default_factory=dict)
+    by_family: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tiers: Mapping[str, str] = field(default_factory=dict)
+
+    def stands(self, benchmark: str) -> bool:
+        return not self.by_family or family(benchmark) in self.by_family
+
+    def changed(self, benchmark: str) -> dict[str, Any]:
+        return {**self.changes, **self.by_family.get(family(benchmark), {})}
 
     def config(self, benchmark: str) -> Config:
-        return preset(f"{benchmark}/{self.preset}").replace(**self.changes)
+        return preset(f"{benchmark}/{self.preset}").replace(**self.changed(benchmark))
+
+
+def family(benchmark: str) -> str:
+    return benchmark.removesuffix("-noisy")
 
 
 @dataclass(frozen=True)
@@ -43,7 +56,11 @@ class Claim:
 
 @dataclass(frozen=True)
 class Table:
-    """``figure`` is the score that the cells show, ``beside`` are those shown next to it without the paper's."""
+    """``figure`` is the score that the cells show, ``beside`` are those shown next to it without the paper's.
+
+    ``wide`` names figures by where they lie in a run's: they are shown instead, and ``headline`` is the row whose
+    figures have the table's JSON file to themselves.
+    """
 
     name: str
     title: str
@@ -54,9 +71,11 @@ class Table:
     beside: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()
     remarks: tuple[str, ...] = ()
+    wide: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    headline: str | None = None
 
     def cells(self) -> list[Cell]:
-        return [Cell(row, column) for row in self.rows for column in self.columns]
+        return [Cell(row, column) for row in self.rows for column in self.columns if row.stands(column)]
 
     def choose(self, only: Sequence[str]) -> list[Cell]:
         """The cells named by ``only``: each entry some rows and columns, ``"dwmr,8puzzle"``; none names them all.
@@ -97,7 +116,7 @@ class Cell:
         """``8puzzle/dwmr,scheme=soft``: the preset, and the changes that do change something."""
         base = preset(f"{self.benchmark}/{self.row.preset}")
         known = base.flat()
-        changes = {name: value for name, value in self.row.changes.items() if known[name] != value}
+        changes = {name: value for name, value in self.row.changed(self.benchmark).items() if known[name] != value}
         if base.factors == NO_CHANGE:
             changes.pop("schedules", None)
         words = [f"{name}={_word(value)}" for name, value in sorted(changes.items())]
@@ -112,115 +131,3 @@ def _word(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-_MODELS = {
-    "ae": "AE",
-    "beta-vae": "β-VAE",
-    "deepcubeai": "DeepCubeAI",
-    "dwmr": "DWMR",
-    "dwmr+ae": "DWMR+AE",
-    "dwmr+beta-vae": "DWMR+β-VAE",
-}
-_RIVALS = ("ae", "beta-vae", "deepcubeai")
-
-_SCHEMES = {
-    "soft": "fully differentiable",
-    "straight_through": "straight-through",
-    "two_step": "two steps, the second soft",
-    "two_step_st": "two steps, the second straight-through",
-}
-_FIXED = "-no-schedules"
-
-_REMOVALS: dict[str, tuple[str, dict[str, float]]] = {
-    "no-var": ("no variance term", {"var": 0.0}),
-    "no-cor": ("no correlation term", {"cor": 0.0}),
-    "no-cos": ("no coskewness term", {"cos": 0.0}),
-    "no-loc": ("no locality term", {"loc": 0.0}),
-    "no-ema": ("no EMA", {"tau": 0.0}),
-    "no-pred-step2": ("no prediction loss in step 2", {"pred": 0.0}),
-}
-
-
-def _scheme_rows() -> tuple[Row, ...]:
-    rows = []
-    for scheme, title in _SCHEMES.items():
-        rows.append(Row(scheme, f"{title}, schedules", changes={"scheme": scheme}))
-        off = {"scheme": scheme, "schedules": False}
-        rows.append(Row(scheme + _FIXED, f"{title}, no schedules", changes=off))
-    return tuple(rows)
-
-
-def _ladder(two_step: str, suffix: str) -> tuple[tuple[str, str], ...]:
-    steps = [name + suffix for name in (two_step, "straight_through", "soft")]
-    return (steps[0], steps[1]), (steps[1], steps[2])
-
-
-_TABLES: dict[str, Table] = {
-    table.name: table
-    for table in (
-        Table(
-            name="table1",
-            title="Table 1: six models",
-            figure="f1",
-            beside=("f1_true_labels",),
-            rows=tuple(Row(name, title, preset=name) for name, title in _MODELS.items()),
-            columns=paper.ALL,
-            paper=paper.TABLE1,
-            claims=(
-                Claim("DWMR is above the models that only reconstruct", tuple(("dwmr", name) for name in _RIVALS)),
-                Claim("DeepCubeAI is above AE and β-VAE", (("deepcubeai", "ae"), ("deepcubeai", "beta-vae"))),
-                Claim("a decoder beside DWMR's terms improves them (DWMR+AE)", (("dwmr+ae", "dwmr"),)),
-            ),
-        ),
-        Table(
-            name="table2",
-            title="Table 2: training schemes",
-            figure="accuracy",
-            rows=_scheme_rows(),
-            columns=paper.PUZZLE,
-            paper=paper.TABLE2,
-            claims=(
-                *(
-                    Claim(
-                        f"{_SCHEMES[scheme]}, imagine at least as well as straight-through, and that as soft",
-                        (*_ladder(scheme, ""), *_ladder(scheme, _FIXED)),
-                        parts=("imagination",),
-                    )
-                    for scheme in ("two_step", "two_step_st")
-                ),
-                Claim("schedules help, or do no harm", tuple((name, name + _FIXED) for name in _SCHEMES)),
-            ),
-            remarks=("The paper prints one two-step scheme; both kinds are compared with it.",),
-        ),
-        Table(
-            name="table3",
-            title="Table 3: removals",
-            figure="accuracy",
-            rows=(
-                Row("dwmr", "DWMR"),
-                *(Row(name, title, changes=changes) for name, (title, changes) in _REMOVALS.items()),
-            ),
-            columns=paper.PUZZLE,
-            paper=paper.TABLE3,
-            claims=(
-                Claim("every removal hurts", tuple(("dwmr", name) for name in _REMOVALS)),
-                Claim(
-                    "removing the variance term hurts most",
-                    tuple((name, "no-var") for name in _REMOVALS if name != "no-var"),
-                ),
-            ),
-            remarks=("The paper does not print the removal of the prediction loss from step 2.",),
-        ),
-    )
-}
-
-
-def table_names() -> list[str]:
-    return list(_TABLES)
-
-
-def find_table(name: str) -> Table:
-    if name not in _TABLES:
-        raise unknown("table", name, _TABLES)
-    return _TABLES[name]

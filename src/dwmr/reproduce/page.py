@@ -8,10 +8,11 @@ from pathlib import Path
 
 from dwmr.errors import InputError
 from dwmr.files import atomic_write_json, atomic_write_text
-from dwmr.reproduce.cells import Table, find_table, table_names
+from dwmr.reproduce.catalog import find_table, table_names
+from dwmr.reproduce.cells import Table
 from dwmr.reproduce.plots import save_plot
 from dwmr.reproduce.render import latex, markdown
-from dwmr.reproduce.runs import Results, as_json, read_table
+from dwmr.reproduce.runs import Results, files_of, read_table
 
 log = logging.getLogger("dwmr")
 
@@ -19,15 +20,16 @@ log = logging.getLogger("dwmr")
 def write_table(table: Table, out: Path) -> Results:
     """Bring a table's files up to date with the stored runs: JSON, Markdown, LaTeX and a plot."""
     results = read_table(out, table)
-    found = as_json(table, results)
-    if not found:
+    files = files_of(table, results)
+    if not files:
         return results
     plot = out / f"{table.name}.svg"
     try:
         save_plot(table, results, plot)
     except InputError as error:
         log.info("no plot of %s: %s", table.name, error)
-    atomic_write_json(out / f"{table.name}.json", found)
+    for name, content in files.items():
+        atomic_write_json(out / name, content)
     atomic_write_text(out / f"{table.name}.tex", latex(table, results))
     atomic_write_text(out / f"{table.name}.md", f"# {table.title}\n\n{markdown(table, results, plot.name)}")
     return results

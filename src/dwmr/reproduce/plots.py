@@ -30,7 +30,7 @@ def save_plot(table: Table, results: Results, path: Path) -> None:
     panels = figure.subplots(1, len(table.columns), sharey=True, squeeze=False)[0]
     for axes, benchmark in zip(panels, table.columns):
         for place, row in enumerate(table.rows):
-            for part in PARTS:
+            for part in PARTS if row.stands(benchmark) else ():
                 level = place + PLACES[part]
                 values = results[row.name, benchmark].values(part, table.figure)
                 heights = level + THICK * _spread_out(len(values))

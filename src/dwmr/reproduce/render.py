@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dwmr.reproduce.cells import PARTS, Row, Table
+from dwmr.reproduce.cells import PARTS, Row, Table, family
 from dwmr.reproduce.claims import sentences
 from dwmr.reproduce.paper import Printed
 from dwmr.reproduce.runs import CellRuns, Results, Summary, summarize
@@ -53,13 +53,16 @@ def markdown(table: Table, results: Results, plot: str | None) -> str:
         parts += [f"**{grid.title}**", "", *_markdown_grid(grid), ""]
     if plot is not None and some:
         parts += [f"![{table.title}: every run as a dot, the paper's mean and deviation beside them]({plot})", ""]
-    parts += ["What the paper says of this table, in our figures:", ""]
-    parts += [f"- {sentence}" for sentence in sentences(table, results)]
+    if table.claims:
+        parts += ["What the paper says of this table, in our figures:", ""]
+        parts += [f"- {sentence}" for sentence in sentences(table, results)]
     return "\n".join(parts) + "\n"
 
 
 def latex(table: Table, results: Results) -> str:
     """The table in the paper's layout, booktabs; under each of our lines the paper's and the difference."""
+    if table.wide:
+        return _wide_latex(table, results)
     columns = len(table.columns) * len(PARTS)
     top = " & ".join(rf"\multicolumn{{2}}{{c}}{{{_tex(BENCHMARKS.get(column, column))}}}" for column in table.columns)
     rules = "".join(rf"\cmidrule(lr){{{2 * i + 2}-{2 * i + 3}}}" for i in range(len(table.columns)))
@@ -120,7 +123,36 @@ def spread(summary: Summary) -> str:
     return f"{summary.mean:.1f}" if summary.std is None else f"{summary.mean:.1f} ± {summary.std:.1f}"
 
 
+def _wide_grid(table: Table, results: Results, benchmark: str) -> Grid:
+    lines = []
+    for row in table.rows:
+        if row.stands(benchmark):
+            runs = results[row.name, benchmark]
+            figures = [spread(summarize(runs.values(*place))) for place in table.wide.values()]
+            lines.append([row.title, row.tiers.get(family(benchmark), ""), _count(runs), *figures])
+    words = [name.replace("_", " ") for name in table.wide]
+    return Grid(BENCHMARKS.get(benchmark, benchmark), ["", "tier", "runs", *words], lines)
+
+
+def _wide_latex(table: Table, results: Results) -> str:
+    lines = [rf"% {table.title}; percent, mean and sample standard deviation, test split"]
+    for grid in grids(table, results):
+        lines += [
+            rf"\begin{{tabular}}{{ll*{{{len(grid.headings) - 2}}}{{c}}}}",
+            r"\toprule",
+            " & ".join(_tex(word) for word in [grid.title, *grid.headings[1:]]) + r" \\",
+            r"\midrule",
+            *(" & ".join(_tex(word) for word in line) + r" \\" for line in grid.lines),
+            r"\bottomrule",
+            r"\end{tabular}",
+            "",
+        ]
+    return "\n".join(lines)
+
+
 def _grid(table: Table, results: Results, benchmark: str) -> Grid:
+    if table.wide:
+        return _wide_grid(table, results, benchmark)
     headings = ["", "runs"]
     for part in PARTS:
         headings += [part, "paper", "difference"]
@@ -146,6 +178,11 @@ def _spread_printed(printed: Printed | None) -> str:
 
 
 def _legend(table: Table) -> str:
+    if table.wide:
+        return (
+            "In percent, on the test split: mean ± sample standard deviation over the runs; encoding and imagination "
+            "are the paper's F1, true f1 is over the true labels alone."
+        )
     return (
         f"{FIGURES[table.figure]}, in percent, on the test split: mean ± sample standard deviation over the runs; "
         f"{LOWER} marks where our mean is lower than the paper's less one of its standard deviations."
@@ -180,7 +217,7 @@ def figures_json(table: Table, results: Results) -> dict[str, Any]:
     """Everything a table shows, as data."""
     cells = []
     for row in table.rows:
-        for benchmark in table.columns:
+        for benchmark in filter(row.stands, table.columns):
             runs = results[row.name, benchmark]
             entry: dict[str, Any] = {
                 "row": row.name,
@@ -198,6 +235,9 @@ def figures_json(table: Table, results: Results) -> dict[str, Any]:
                     "difference": compared.difference,
                     "lower": compared.lower,
                 }
+            for name, place in table.wide.items():
+                summary = summarize(runs.values(*place))
+                entry[name] = {"mean": summary.mean, "std": summary.std}
             cells.append(entry)
     return {"table": table.name, "figure": table.figure, "cells": cells, "claims": sentences(table, results)}
 

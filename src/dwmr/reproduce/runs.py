@@ -26,7 +26,7 @@ import dwmr
 from dwmr.config import NO_CHANGE, Config
 from dwmr.errors import InputError
 from dwmr.files import atomic_write_json
-from dwmr.reproduce.cells import Cell, Table
+from dwmr.reproduce.cells import PARTS, Cell, Table
 
 _FIELDS = ("seed", "config", "data", "figures", "diverged", "last_epoch", "together", "seconds", "machine", "code")
 
@@ -67,9 +67,16 @@ class CellRuns:
     def diverged(self) -> list[StoredRun]:
         return [run for run in self.fresh if run.figures is None]
 
-    def values(self, part: str, figure: str) -> list[float]:
-        """A figure of every finished run, in percent."""
-        return [run.figures[part][figure] for run in self.finished if run.figures is not None]
+    def values(self, *place: str) -> list[float]:
+        """The figure at a place, such as encoding, f1, of every finished run, in percent."""
+        found = []
+        for run in self.finished:
+            value: Any = run.figures
+            for name in place:
+                value = value.get(name) if value is not None else None
+            if value is not None:
+                found.append(value)
+        return found
 
 
 Results = dict[tuple[str, str], CellRuns]  # (row, benchmark)
@@ -125,14 +132,30 @@ def read_table(out: Path, table: Table) -> Results:
     return results
 
 
-def as_json(table: Table, results: Results) -> dict[str, dict[str, dict[str, list[float]]]]:
+Lists = dict[str, dict[str, list[float]]]
+
+
+def as_json(table: Table, results: Results) -> dict[str, Lists]:
     """{row: {benchmark: {"encoding": [a figure of each finished run], "imagination": […]}}}, cells with runs alone."""
-    found: dict[str, dict[str, dict[str, list[float]]]] = {}
+    places = table.wide or {part: (part, table.figure) for part in PARTS}
+    found: dict[str, Lists] = {}
     for (row, benchmark), runs in results.items():
         if runs.fresh:
-            values = {part: runs.values(part, table.figure) for part in ("encoding", "imagination")}
+            values = {name: runs.values(*place) for name, place in places.items()}
             found.setdefault(row, {})[benchmark] = values
     return found
+
+
+def files_of(table: Table, results: Results) -> dict[str, dict[str, Any]]:
+    """What the table's JSON files hold, by name: one file, or the headline's figures apart from all rows."""
+    found = as_json(table, results)
+    if table.headline is None:
+        return {f"{table.name}.json": found} if found else {}
+    files: dict[str, dict[str, Any]] = {
+        f"{table.name}.json": found.get(table.headline, {}),
+        f"{table.name}_rows.json": found,
+    }
+    return {name: content for name, content in files.items() if content}
 
 
 def machine_words(device: torch.device) -> str:
