@@ -108,7 +108,8 @@ class Config:
     def structure(self) -> Config:
         """This configuration without its hyperparameters and schedules: runs that share it can be trained together."""
         shapes = {name: getattr(Config, name) for name in ("schedules", "cross_from", "cross_to", "cosine", "warmup")}
-        return dataclasses.replace(self, hyper=Hyper(low=0.0, high=0.0), factors=NO_CHANGE, **shapes)
+        scheme = "two_step" if self.scheme == "two_step_st" else self.scheme  # they differ in what a step is fed
+        return dataclasses.replace(self, hyper=Hyper(low=0.0, high=0.0), factors=NO_CHANGE, scheme=scheme, **shapes)
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

@@ -103,6 +103,9 @@ class Learner:
             kept.copy_(current)
 
 
+Scheme = Callable[["Learner", Batch, Hyper], Update]
+
+
 def per_code(value: float | Tensor) -> float | Tensor:
     """A hyperparameter of one run or of several, made to broadcast against codes (..., N, K)."""
     return value[..., None, None] if isinstance(value, Tensor) else value
@@ -175,6 +178,15 @@ def two_step_st(learner: Learner, batch: Batch, hyper: Hyper) -> Update:
     return _two_steps(learner, batch, hyper, feed=straight_through)
 
 
+def mixed_two_step(straight: Tensor) -> Scheme:
+    """Both two-step schemes at once, for several runs: straight-through where ``straight``, bool (S,), is true."""
+
+    def feed(probs: Tensor) -> Tensor:
+        return torch.where(straight[:, None, None], straight_through(probs), probs)
+
+    return lambda learner, batch, hyper: _two_steps(learner, batch, hyper, feed)
+
+
 def joint(learner: Learner, batch: Batch, hyper: Hyper) -> Update:
     _, probs = learner.probabilities(batch.images, hyper)
     _, next_probs = learner.probabilities(batch.next_images, hyper)
@@ -198,8 +210,6 @@ def joint(learner: Learner, batch: Batch, hyper: Hyper) -> Update:
 def _report(terms: dict[str, Tensor], probs: Tensor, next_bits: Tensor) -> Update:
     return Update({name: term.detach() for name, term in terms.items()}, threshold(probs.detach()), next_bits)
 
-
-Scheme = Callable[[Learner, Batch, Hyper], Update]
 
 SCHEMES: dict[str, Scheme] = {
     "soft": soft,

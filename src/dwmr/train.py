@@ -41,7 +41,7 @@ from dwmr.records import (
 )
 from dwmr.run_folder import open_folder, save_epoch
 from dwmr.schedules import values_at
-from dwmr.schemes import SCHEMES, Learner
+from dwmr.schemes import SCHEMES, Learner, mixed_two_step
 from dwmr.transitions import Transitions
 from dwmr.world_model import WorldModel, build_model, image_statistics, resolve_device
 
@@ -138,10 +138,10 @@ def train_many(
 ) -> list[Run | TrainingDiverged]:
     """Train several runs on the same data: one configuration, or one for each seed.
 
-    Configurations may differ in their hyperparameters and schedules, not in networks, objective, scheme or length. On a
-    GPU all runs are one program. Each result is what `train` would have given; a run that diverges is reported in its
-    place and harms no other. ``proceed(runs)`` is asked before each epoch of so many runs; where it says no, they
-    end there, and their folders can be resumed.
+    Configurations may differ in hyperparameters, schedules and kind of two-step scheme, not in networks, objective or
+    length. On a GPU all runs are one program. Each result is what `train` would have given; a run that diverges is
+    reported in its place and harms no other. ``proceed(runs)`` is asked before each epoch of so many runs; where it
+    says no, they end there, and their folders can be resumed.
     """
     configs = [config] * len(seeds) if isinstance(config, Config) else list(config)
     folders = list(outs) if outs is not None else [None] * len(seeds)
@@ -194,7 +194,6 @@ def _train_all(
     seeds = [operator.index(seed) for seed in seeds]
     writer = tensorboard_writer() if tensorboard else None
     family = objective or objective_of(configs[0])
-    scheme = configs[0].scheme
     _check_data(configs[0], train, val)
     # Several runs become one program on a GPU; there the learners only keep what is saved, in the CPU's memory.
     ours = not own and objective is None
@@ -202,8 +201,7 @@ def _train_all(
     home = torch.device("cpu") if together else where
     own_parts = tuple(own) + (("objective",) if objective else ())
     statistics = image_statistics(train.obs) if configs[0].standardize else None
-    data = train.fingerprint()
-    members = []
+    data, members = train.fingerprint(), []
     for config, seed, out in zip(configs, seeds, outs):
         model = build_model(config, train.image_shape, train.n_actions, decoder=family.decoder, seed=seed, modules=own)
         if statistics is not None:
@@ -232,7 +230,7 @@ def _train_all(
         group = [member for member in members if member.done == done]
         for batch in [group] if together else [[member] for member in group]:
             if done < batch[0].config.epochs:
-                _train_group(batch, family, scheme, train, val, where, fast, together, writer, progress, proceed)
+                _train_group(batch, family, train, val, where, fast, together, writer, progress, proceed)
     for member in members:
         member.learner.model.to(where).eval()
     return [
@@ -244,15 +242,18 @@ def _train_all(
 def _engine(
     members: list[_Member],
     family: Objective,
-    scheme: str,
     train: Transitions,
     where: torch.device,
     fast: str,
     together: bool,
 ) -> Engine:
+    scheme = SCHEMES[members[0].config.scheme]
     if together:
+        names = [member.config.scheme for member in members]
+        if len(set(names)) > 1:
+            scheme = mixed_two_step(torch.tensor([name == "two_step_st" for name in names], device=where))
         learners, two_views = [member.learner for member in members], members[0].config.two_views
-        return StackedEngine(learners, family, SCHEMES[scheme], train, where, two_views)
+        return StackedEngine(learners, family, scheme, train, where, two_views)
     (member,) = members
     member.learner.model.to(where)
     path = "the plain path"
@@ -261,13 +262,12 @@ def _engine(
     elif fast == "auto":
         member.learner.objective, path = fast_objective(family, where), "quick terms, eager updates"
     loader = Loader(train, where, member.config.two_views)
-    return PlainEngine(member.learner, member.hyper, SCHEMES[scheme], loader, f"one run on {where.type}: {path}")
+    return PlainEngine(member.learner, member.hyper, scheme, loader, f"one run on {where.type}: {path}")
 
 
 def _train_group(
     members: list[_Member],
     family: Objective,
-    scheme: str,
     train: Transitions,
     val: Transitions | None,
     where: torch.device,
@@ -279,7 +279,7 @@ def _train_group(
 ) -> None:
     """Train runs that have the same epochs behind them to the end, or until told not to proceed."""
     config, done = members[0].config, members[0].done
-    engine = _engine(members, family, scheme, train, where, fast, together)
+    engine = _engine(members, family, train, where, fast, together)
     log.info("%s", engine.description)
     names = list(family.terms)
     updates = len(train) // config.batch_size

@@ -14,7 +14,7 @@ from dwmr.fast.engine import StackedEngine
 from dwmr.fast.native import library
 from dwmr.objectives import OBJECTIVES, objective_of
 from dwmr.schedules import values_at
-from dwmr.schemes import SCHEMES, Learner
+from dwmr.schemes import SCHEMES, Learner, mixed_two_step
 from dwmr.world_model import build_model
 
 CPU = torch.device("cpu")
@@ -63,10 +63,11 @@ def run_alone(config: Config, seed: int, data, epochs: int = EPOCHS, quickened=N
     return learner, figures, engine.agreement(data)[0]
 
 
-def run_together(configs: list[Config], seeds: list[int], data, epochs: int = EPOCHS):
+def run_together(configs: list[Config], seeds: list[int], data, epochs: int = EPOCHS, scheme=None):
     learners = [learner_of(config, seed, data) for config, seed in zip(configs, seeds)]
     first = configs[0]
-    engine = StackedEngine(learners, objective_of(first), SCHEMES[first.scheme], data, CPU, first.two_views)
+    how = scheme or SCHEMES[first.scheme]
+    engine = StackedEngine(learners, objective_of(first), how, data, CPU, first.two_views)
     for epoch in range(epochs):
         plans = [plan_of(config, seed, epoch, len(data)) for config, seed in zip(configs, seeds)]
         figures = engine.run_epoch(plans, [values_at(config, epoch) for config in configs], lambda steps: None)
@@ -143,6 +144,22 @@ def _compare(base: Config, data: dwmr.Transitions, weights_too: bool = True) -> 
             torch.testing.assert_close(
                 value, alone[name], rtol=1e-6, atol=1e-6, msg=lambda text, name=name: name + text
             )
+
+
+def test_both_two_step_schemes_as_one_program(double_precision, ice):
+    data = corner(ice[:96])
+    soft = dwmr.preset("generic/dwmr", batch_size=32, bits=24)
+    configs = [soft, soft.replace(scheme="two_step_st"), soft.replace(scheme="two_step_st", lr=3e-4)]
+    assert len({config.structure() for config in configs}) == 1
+    scheme = mixed_two_step(torch.tensor([False, True, True]))
+    _, figures, _ = run_together(configs, [0, 1, 2], data, scheme=scheme)
+    terms = []
+    for seed, (config, figure) in enumerate(zip(configs, figures)):
+        _, expected, _ = run_alone(config, seed, data)
+        torch.testing.assert_close(figure.terms, expected.terms, rtol=1e-6, atol=1e-9)
+        terms.append(run_alone(soft, seed, data)[1].terms)
+    assert torch.allclose(figures[0].terms, terms[0], rtol=1e-6)
+    assert not torch.allclose(figures[1].terms, terms[1], rtol=1e-3)
 
 
 @pytest.mark.parametrize(("model", "settings"), SETTINGS[::3])

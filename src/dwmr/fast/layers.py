@@ -273,7 +273,7 @@ class StackedDecoding(nn.Module):
         y = x.flatten(0, 1).permute(0, 2, 3, 1)
         for step, place in self.steps:
             if step == "double":
-                y = y.repeat_interleave(2, 1).repeat_interleave(2, 2)
+                y = F.interpolate(y.permute(0, 3, 1, 2), scale_factor=2.0).permute(0, 2, 3, 1)
             elif step == "block":
                 y = conv_norm_relu(y, get(f"weight{place}"), get(f"scale{place}"), get(f"shift{place}"))
             else:

@@ -247,6 +247,7 @@ def weight_gradient(x: Tensor, arrived: Tensor, shape: torch.Size) -> Tensor:
         APART=apart,
         PRECISION=PRECISION,
         num_warps=4,
+        num_stages=2 if apart else 3,  # what is read ahead has to fit the shared memory
     )
     return partial.sum(1)
 
