@@ -54,6 +54,8 @@ _ICE: dict[str, Any] = {
     "tau": 0.95,
 }
 
+_JUMP: dict[str, Any] = _ICE | {"bits": 256}  # twelve labels a cell: four bits each
+
 _GENERIC: dict[str, Any] = {"low": 0, "high": 10, "epochs": 20}
 
 BENCHMARKS: dict[str, dict[str, Any]] = {
@@ -61,6 +63,7 @@ BENCHMARKS: dict[str, dict[str, Any]] = {
     "8puzzle-noisy": _PUZZLE,
     "iceslider": _ICE,
     "iceslider-noisy": _ICE,
+    "digitjump": _JUMP,
     "generic": _GENERIC,
 }
 
@@ -88,6 +91,7 @@ STRONG: dict[str, dict[str, Any]] = {
     "8puzzle-noisy": _STRONG_PUZZLE,
     "iceslider": _STRONG_ICE,
     "iceslider-noisy": _STRONG_ICE,
+    "digitjump": _STRONG_ICE,
     "generic": {"predictor": "residual", "cross": True, "cosine": True, "lr": 2e-3},
 }
 

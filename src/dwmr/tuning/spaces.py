@@ -81,6 +81,7 @@ NOISE: Space = {"noise": Range(0.0, 2.0)}
 WINDOW: dict[str, Space] = {
     "8puzzle": {"low": Range(2, 4, whole=True), "high": Range(8, 12, whole=True)},
     "iceslider": {"high": Range(3, 9, whole=True)},
+    "digitjump": {"high": Range(3, 9, whole=True)},
     "generic": {"low": Range(0, 3, whole=True), "high": Range(4, 12, whole=True)},
 }
 

@@ -1,0 +1,24 @@
+"""An encoder trained with labels."""
+
+import importlib.util
+from pathlib import Path
+
+import torch
+
+from dwmr.data.collect import make_transitions
+from dwmr.transitions import Splits
+
+FILE = Path(__file__).parents[2] / "experiments" / "supervised_ceilings.py"
+spec = importlib.util.spec_from_file_location("supervised_ceilings", FILE)
+supervised_ceilings = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(supervised_ceilings)
+
+
+def test_labels_teach_an_encoder_to_read():
+    """Four labels and flat tiles are learnt in a few updates."""
+    train, test = (make_transitions("iceslider", split, 1600) for split in ("train", "test"))
+    data = Splits(train=train, test=test)
+    device = torch.device("cpu")
+    found = supervised_ceilings.ceiling(data, "patch", 192, epochs=8, seed=0, device=device)["encoding"]
+    blank = supervised_ceilings.ceiling(data, "patch", 192, epochs=0, seed=0, device=device)["encoding"]
+    assert found["accuracy"] > 75 > 60 > blank["accuracy"]
