@@ -108,8 +108,9 @@ def test_without_labels_in_the_test_split_the_label_free_part_stands_alone():
 
 def test_the_scores_to_choose_by_are_those_of_evaluate():
     data = ring_transitions()
-    models = [ring_model(), ring_model(Stay())]
+    models, shared = [ring_model(), ring_model(Stay())], []
     for model, found in zip(models, imagination_scores(models, train=data, test=data[:100])):
+        shared.append(found.pop("shared"))
         report = evaluate(model, train=data, test=data[:100])
         assert found == pytest.approx(
             {
@@ -119,6 +120,7 @@ def test_the_scores_to_choose_by_are_those_of_evaluate():
                 "exact_next": report["codes"]["exact_next"],
             }
         )
+    assert shared[0] > shared[1] + 0.5  # the model that stays foretells less
 
 
 def test_choosing_needs_labels():

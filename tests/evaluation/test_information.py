@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+import torch
 
-from dwmr.evaluation.information import information
+from dwmr.evaluation.information import information, shared_dimensions
 
 
 def all_codes(bits: int) -> np.ndarray:
@@ -44,3 +45,18 @@ def test_an_exclusive_or_is_a_bit_of_its_own_to_the_covariance_but_not_to_the_co
     codes = all_codes(2)
     found = information(np.concatenate([codes, codes[:, :1] ^ codes[:, 1:]], axis=1))
     assert (found["rank"], found["bit_entropy"], found["code_entropy"]) == (3, 3, 2)
+
+
+def test_shared_dimensions_count_what_can_be_foretold_and_says_something():
+    generator = torch.Generator().manual_seed(0)
+    bits = torch.rand(4000, 6, generator=generator) > 0.5
+    assert shared_dimensions(bits, bits) == pytest.approx(6)
+    repeated = torch.cat([bits, bits[:, :2], ~bits[:, :1], torch.ones(4000, 3, dtype=torch.bool)], 1)
+    assert shared_dimensions(repeated, repeated) == pytest.approx(6)
+    drawn = torch.rand(4000, 6, generator=generator) > 0.5
+    assert shared_dimensions(bits, drawn) == pytest.approx(0, abs=0.05)
+    half = torch.cat([bits[:, :3], drawn[:, 3:]], 1)
+    assert shared_dimensions(half, bits) == pytest.approx(3, abs=0.05)
+    wrong = bits ^ (torch.rand(4000, 6, generator=generator) < 0.1)  # ρ = 0.8
+    assert shared_dimensions(wrong, bits) == pytest.approx(6 * 0.64, abs=0.15)
+    assert shared_dimensions(torch.ones_like(bits), bits) == 0

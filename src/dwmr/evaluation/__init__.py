@@ -13,6 +13,7 @@ from torch import Tensor
 
 from dwmr.errors import InputError
 from dwmr.evaluation.codes import code_health, confusions, to_numpy
+from dwmr.evaluation.information import shared_dimensions
 from dwmr.evaluation.intervals import board_intervals, independent_units
 from dwmr.evaluation.metrics import board_scores, confusion, macro_f1
 from dwmr.evaluation.probes import Probe, fit_probes
@@ -145,8 +146,9 @@ def imagination_scores(
     models: Sequence[WorldModel], *, train: Transitions, test: Transitions, seed: int = 0
 ) -> list[dict[str, float]]:
     """The few figures that choosing among models of one kind needs, in percent: the paper's F1 of ``encoding`` and
-    ``imagination``, the latter over ``true_labels`` too, and ``exact_next``, the next codes predicted rightly. They
-    are those of `evaluate`, without the rest of its work."""
+    ``imagination``, the latter over ``true_labels`` too, and ``exact_next``, the next codes predicted rightly; those of
+    `evaluate`, without the rest of its work. Beside them the label-free `shared_dimensions` of predicted and encoded
+    next codes, as ``shared``."""
     if train.state is None or test.state is None or test.next_state is None:
         raise InputError("choosing by imagination needs labels: the states of the training and validation frames")
     first, n_classes = models[0], max(train.n_classes or 0, test.n_classes or 0)
@@ -160,12 +162,14 @@ def imagination_scores(
         codes = model.encode(obs)
         predicted = model.predict(codes, np.asarray(test.actions))
         imagined = confusion(then, probe.read(predicted), n_classes)
+        actual = model.encode(next_obs)
         found.append(
             {
                 "encoding": macro_f1(confusion(now, probe.read(codes), n_classes), "union"),
                 "imagination": macro_f1(imagined, "union"),
                 "true_labels": macro_f1(imagined, "true"),
-                "exact_next": 100 * float((predicted == model.encode(next_obs)).all(1).float().mean()),
+                "exact_next": 100 * float((predicted == actual).all(1).float().mean()),
+                "shared": shared_dimensions(predicted, actual),
             }
         )
     return found

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
+from torch import Tensor
 
 
 def information(codes: np.ndarray) -> dict[str, float | int]:
@@ -30,6 +32,21 @@ def information(codes: np.ndarray) -> dict[str, float | int]:
         "participation": float(eigenvalues.sum() ** 2 / squares) if squares > 0 else 0.0,
         "rank": int((eigenvalues > 1e-9 * max(float(eigenvalues.max()), 1e-9)).sum()),
     }
+
+
+def shared_dimensions(one: Tensor, other: Tensor) -> float:
+    """How many independent directions two codes (N, K) of the same states have in common: Σρ² over their canonical
+    correlations ρ, from 0 to K. Of predicted and encoded next codes it asks for what a good model has: bits that say
+    much (a constant bit, or one that repeats others, adds nothing) and that can be foretold (noise adds nothing)."""
+    first, second = (code.double() - code.double().mean(0) for code in (one, other))
+    count = len(first)
+
+    def whitened(code: Tensor) -> Tensor:
+        values, vectors = torch.linalg.eigh(code.T @ code / count)
+        live = values > 1e-6
+        return code @ (vectors[:, live] / values[live].sqrt())
+
+    return float((whitened(first).T @ whitened(second) / count).square().sum())
 
 
 def _entropy(probs: np.ndarray) -> np.ndarray:
