@@ -15,7 +15,7 @@ from dwmr import losses
 from dwmr.fast import lanes, native
 from dwmr.fast.cpu import WORTH_COMPILING, quicken
 from dwmr.fast.lanes import LaneFeatures, LaneLayers, Look, lane_twin
-from dwmr.nets.encoders import ConvEncoder, PatchEncoder, generic_encoder
+from dwmr.nets.encoders import ConvEncoder, GridEncoder, PatchEncoder, generic_encoder
 from dwmr.nets.predictors import ConvPredictor, MLPPredictor, ResidualBlock
 
 needs_compiler = pytest.mark.skipif(native.library() is None, reason="no C++ compiler")
@@ -77,6 +77,12 @@ def assert_near(value: Tensor, expected: Tensor, tolerance: float, name: str) ->
 def test_features_are_those_of_torch(shape, channels, poolings, count):
     encoder = shaken(ConvEncoder(shape, 12, channels=channels, poolings=poolings, hidden=10))
     assert_twins(encoder, lane_twin(encoder), torch.randn(count, *shape))
+
+
+@needs_compiler
+def test_the_grid_encoder_is_that_of_torch():
+    encoder = shaken(GridEncoder((1, 37, 37), 18, cells=3, channels=(5, 8), poolings=2, hidden=10))
+    assert_twins(encoder, lane_twin(encoder), torch.randn(12, 1, 37, 37))
 
 
 @needs_compiler

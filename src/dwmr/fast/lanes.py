@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from dwmr.fast.native import Block, Convolution, Images, Step, library
 from dwmr.losses import standardize
-from dwmr.nets.encoders import ConvEncoder, PatchEncoder
+from dwmr.nets.encoders import ConvEncoder, GridEncoder, PatchEncoder
 from dwmr.nets.predictors import ConvPredictor, ResidualBlock
 
 
@@ -33,6 +33,8 @@ def lane_twin(network: nn.Module, scale: Tensor | None = None, shift: Tensor | N
     look = Look(scale, shift)
     if isinstance(network, ConvEncoder):
         return _with(network, "features", LaneFeatures.of(network.features, look))
+    if isinstance(network, GridEncoder):
+        return _with(network, "cell", lane_twin(network.cell, scale, shift))
     if isinstance(network, PatchEncoder | ConvPredictor):
         return _with(network, "layers", LaneLayers.of(network.layers, look))
     return None
