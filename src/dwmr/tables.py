@@ -162,8 +162,9 @@ def duration(seconds: float | None) -> str:
 def tuning(found: dict[str, Any]) -> list[Table]:
     """The best trials of a campaign by how far they came, its confirmations, and what it chose."""
     epochs = {str(epoch): f"epoch {epoch}" for epoch in sorted(set(found["stages"].values()))}
-    best = sorted(found["trials"], key=_how_far, reverse=True)[:MOST_TRIALS]
-    rows = {_trial(trial): {epoch: score["imagination"] for epoch, score in trial["scores"].items()} for trial in best}
+    select = found["select"]
+    best = sorted(found["trials"], key=lambda trial: _how_far(trial, select), reverse=True)[:MOST_TRIALS]
+    rows = {_trial(trial): {epoch: score[select] for epoch, score in trial["scores"].items()} for trial in best}
     shown = [_table("Best trials", epochs, rows, first="trial")]
     if found["confirmations"]:
         rows = {_trial(entry): {name: entry[name] for name in ("mean", "std")} for entry in found["confirmations"]}
@@ -178,12 +179,12 @@ def tuning_line(found: dict[str, Any]) -> str:
     """How far a campaign is."""
     told = sum(trial["state"] != "running" for trial in found["trials"])
     state = "finished" if found["finished"] else "the same command goes on"
-    return f"{found['preset']}: {told} trials told, {state}; scores are validation imagination F1"
+    return f"{found['preset']}: {told} trials told, {state}; scores are {found['provenance']['score'].split(' at ')[0]}"
 
 
-def _how_far(trial: dict[str, Any]) -> tuple[int, float]:
+def _how_far(trial: dict[str, Any], select: str) -> tuple[int, float]:
     scores = list(trial["scores"].values())
-    return len(scores), scores[-1]["imagination"] if scores else 0.0
+    return len(scores), scores[-1][select] if scores else 0.0
 
 
 def _trial(entry: dict[str, Any]) -> str:

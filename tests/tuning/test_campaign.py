@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import dwmr
-from dwmr import InputError, Splits
+from dwmr import InputError, Splits, tables
 from dwmr.evaluation import imagination_scores, probes
 from dwmr.presets import start_values
 from dwmr.tuning import campaign as running
@@ -367,6 +367,22 @@ def test_data_without_validation_or_labels_is_refused(data, tmp_path):
     with pytest.raises(InputError, match="has no states"):
         campaign(Splits(bare, val=bare), tmp_path / "j")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_without_labels_what_is_shared_decides(data, tmp_path):
+    bare = dwmr.Transitions(data.train.obs, data.train.actions, data.train.next_obs, n_actions=data.train.n_actions)
+    found = campaign(Splits(bare, val=bare[:32]), tmp_path / "j", trials=3, select="shared")
+    assert found["select"] == "shared"
+    means = {entry["trial"]: sum(entry["shared"]) / 3 for entry in found["confirmations"]}
+    assert means[found["chosen"]["trial"]] == max(means.values())
+    assert "imagination" not in found["confirmations"][0]["scores"][0]
+    assert "shared by predicted" in tables.tuning_line(found)
+    assert tables.tuning(found)
+    save(found, tmp_path / "j")
+    with pytest.raises(InputError, match="--select shared chooses without"):
+        campaign(Splits(bare, val=bare[:32]), tmp_path / "j", trials=3)
+    with pytest.raises(InputError, match="unknown figure to choose by"):
+        campaign(data, tmp_path / "k", select="luck")
 
 
 def test_a_file_that_is_no_journal_is_left_alone(data, tmp_path):

@@ -48,6 +48,9 @@ def tune(
     budget: Annotated[float | None, typer.Option(help="End in order before so many seconds, to go on later.")] = None,
     at_once: Annotated[int, typer.Option(help="Trials asked for, and on a GPU trained, at once.", min=1)] = 16,
     scratch: Annotated[Path | None, typer.Option(help="Where runs in training are kept; beside the journal.")] = None,
+    select: Annotated[
+        str, typer.Option(help="imagination: the paper's F1, needs labels; shared: what any data can be chosen by.")
+    ] = "imagination",
     write_preset: Annotated[
         bool, typer.Option("--write-preset", help="Make what was chosen the package's preset of that name.")
     ] = False,
@@ -69,6 +72,7 @@ def tune(
         trials=trials,
         seed=seed,
         settings=fixed,
+        select=select,
         device=device,
         at_once=at_once,
         budget=budget,

@@ -148,30 +148,32 @@ def imagination_scores(
     """The few figures that choosing among models of one kind needs, in percent: the paper's F1 of ``encoding`` and
     ``imagination``, the latter over ``true_labels`` too, and ``exact_next``, the next codes predicted rightly; those of
     `evaluate`, without the rest of its work. Beside them the label-free `shared_dimensions` of predicted and encoded
-    next codes, as ``shared``."""
-    if train.state is None or test.state is None or test.next_state is None:
-        raise InputError("choosing by imagination needs labels: the states of the training and validation frames")
+    next codes, as ``shared``; without labels these two alone."""
+    labelled = train.state is not None and test.state is not None and test.next_state is not None
     first, n_classes = models[0], max(train.n_classes or 0, test.n_classes or 0)
-    frames = _on_device(train.obs, first)
-    encodings = torch.stack([model.encode(frames) for model in models])
-    probes = fit_probes(encodings, np.asarray(train.state), n_classes, first.probe, seed)
+    probes: list[Probe] | list[None] = [None] * len(models)
+    if labelled:
+        frames = _on_device(train.obs, first)
+        encodings = torch.stack([model.encode(frames) for model in models])
+        probes = fit_probes(encodings, np.asarray(train.state), n_classes, first.probe, seed)
+        now, then = _boards(test)
     obs, next_obs = _on_device(test.obs, first), _on_device(test.next_obs, first)
-    now, then = _boards(test)
     found = []
     for model, probe in zip(models, probes):
-        codes = model.encode(obs)
+        codes, actual = model.encode(obs), model.encode(next_obs)
         predicted = model.predict(codes, np.asarray(test.actions))
-        imagined = confusion(then, probe.read(predicted), n_classes)
-        actual = model.encode(next_obs)
-        found.append(
-            {
+        scores = {
+            "exact_next": 100 * float((predicted == actual).all(1).float().mean()),
+            "shared": shared_dimensions(predicted, actual),
+        }
+        if probe is not None:
+            imagined = confusion(then, probe.read(predicted), n_classes)
+            scores |= {
                 "encoding": macro_f1(confusion(now, probe.read(codes), n_classes), "union"),
                 "imagination": macro_f1(imagined, "union"),
                 "true_labels": macro_f1(imagined, "true"),
-                "exact_next": 100 * float((predicted == actual).all(1).float().mean()),
-                "shared": shared_dimensions(predicted, actual),
             }
-        )
+        found.append(scores)
     return found
 
 

@@ -9,7 +9,8 @@ A campaign is a row of stages, the same for every model:
 3. *confirmation*: the best four, and the start values beside them, are trained again with three fresh seeds each. The
    highest mean wins, so on the validation split the choice is never worse than the start values, nor mere luck.
 
-Every score is the validation imagination F1, with a probe fitted on training encodings. The halving is synchronous: a
+Every score is the validation imagination F1, with a probe fitted on training encodings, unless another figure is
+chosen by. The halving is synchronous: a
 stage begins when the one before is told, so only scores of equal epochs are ever compared, by the sampler too. What is
 searched is thereby early promise; that a third goes on, and that the last epoch and fresh seeds decide, corrects it.
 
@@ -34,7 +35,7 @@ from typing import Any
 
 from dwmr import progress as progress_bars
 from dwmr.config import Config
-from dwmr.errors import InputError, TrainingDiverged
+from dwmr.errors import InputError, TrainingDiverged, unknown
 from dwmr.evaluation import imagination_scores
 from dwmr.presets import start_values
 from dwmr.train import check_choices, train_many
@@ -53,6 +54,7 @@ from dwmr.tuning.journal import (
 from dwmr.tuning.plan import (
     CONFIRMATION,
     SEARCH,
+    SELECT,
     Plan,
     derived_seed,
     epochs_behind,
@@ -79,6 +81,7 @@ def tune(
     trials: int = TRIALS,
     seed: int = 0,
     settings: dict[str, Any] | None = None,
+    select: str = SELECT[0],
     device: str = "auto",
     at_once: int = AT_ONCE,
     budget: float | None = None,
@@ -87,22 +90,28 @@ def tune(
 ) -> dict[str, Any]:
     """Tune a preset, or go on with the campaign in the journal ``storage``; returns what is known at the end.
 
-    ``settings`` fixes options; those are not searched. ``budget`` ends the call in order before so many seconds have
-    passed; the same call then goes on. Runs in training are kept in ``scratch``, by default beside the journal.
+    ``settings`` fixes options; those are not searched. ``select`` is what counts: "imagination", the paper's F1, for
+    which the data must be labelled, or "shared", `dwmr.evaluation.information.shared_dimensions`, for any data.
+    ``budget`` ends the call in order before so many seconds have passed; the same call then goes on. Runs in training
+    are kept in ``scratch``, by default beside the journal.
 
     Raises:
         InputError: what was asked for cannot be tuned, or the journal holds another campaign; nothing was changed.
     """
     deadline = None if budget is None else time.monotonic() + budget
+    if select not in SELECT:
+        raise unknown("figure to choose by", select, SELECT)
     storage = Path(storage)
     base, space = prepare(name, settings or {}, storage, trials=trials, at_once=at_once, budget=budget)
     where = str(resolve_device(device))
     train, val = data.train, data.val
     if val is None:
         raise InputError("tuning needs a validation split to choose by: a data folder with train and val")
-    if not (train.labelled and val.labelled):
-        raise InputError("tuning chooses by the boards that are imagined, and this data has no states to compare with")
-    plan = Plan(base, space, trials, seed, f"{train.fingerprint()} {val.fingerprint()}")
+    if select == "imagination" and not (train.labelled and val.labelled):
+        raise InputError(
+            "this data has no states to compare imagined boards with; --select shared chooses without them"
+        )
+    plan = Plan(base, space, trials, seed, f"{train.fingerprint()} {val.fingerprint()}", select)
     journal = Journal(storage)
     finished = False
     try:
@@ -316,7 +325,7 @@ class _Campaign:
             else:
                 bits = result.metrics[-1]["bits"]
                 found = {**next(scores), "dead": bits["dead"], "flips": bits["flips"]}
-            self.journal.tell(study, task.row, found, (ended - started) / len(group))
+            self.journal.tell(study, task.row, found, (ended - started) / len(group), self.plan.select)
         return True
 
     def _forget_all_but(self, numbers: list[int]) -> None:

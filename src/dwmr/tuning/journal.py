@@ -121,8 +121,10 @@ class Journal:
                 found.append(row.number)
         return found
 
-    def tell(self, stage: Study, row: FrozenTrial, result: Mapping[str, float] | str, seconds: float) -> None:
-        """A row's scores, or why it diverged; the state is written last."""
+    def tell(
+        self, stage: Study, row: FrozenTrial, result: Mapping[str, float] | str, seconds: float, select: str
+    ) -> None:
+        """A row's scores, one of which counts, or why it diverged; the state is written last."""
         self.storage.set_trial_user_attr(row._trial_id, "seconds", round(seconds, 2))
         if isinstance(result, str):
             self.storage.set_trial_user_attr(row._trial_id, DIVERGED, result)
@@ -130,7 +132,7 @@ class Journal:
         else:
             rounded = {name: round(value, 4) for name, value in result.items()}
             self.storage.set_trial_user_attr(row._trial_id, "scores", rounded)
-            stage.tell(row.number, result["imagination"])
+            stage.tell(row.number, result[select])
 
     def _lock_of(self, token: str) -> Path:
         return self.work / f"worker-{token}"
@@ -161,7 +163,7 @@ def is_waiting(row: FrozenTrial) -> bool:
 
 
 def score_of(row: FrozenTrial) -> float | None:
-    """Validation imagination F1, or None of a row that diverged or is not told yet."""
+    """The score that counts, or None of a row that diverged or is not told yet."""
     return row.value if row.state == TrialState.COMPLETE else None
 
 

@@ -12,6 +12,8 @@ from dwmr.tuning.journal import Journal, is_told, rows_of, score_of
 from dwmr.tuning.spaces import Space, as_data, options
 
 SEARCH, CONFIRMATION = "search", "confirmation"
+# What may be chosen by: the paper's imagination F1, which takes labels; what predictions and encodings share.
+SELECT = ("imagination", "shared")
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Plan:
     trials: int
     seed: int
     data: str  # fingerprints of the training and validation splits
+    select: str = SELECT[0]  # the figure of the validation split that is to be large
 
     def stages(self) -> dict[str, int]:
         """The stages in order, and the epochs their rows are trained to."""
@@ -35,6 +38,7 @@ class Plan:
             "trials": self.trials,
             "seed": self.seed,
             "data": self.data,
+            "select": self.select,
             **self.base.flat(),
             **{f"the range of {name}": range_ for name, range_ in as_data(self.space).items()},
         }

@@ -23,6 +23,8 @@ from dwmr.tuning.journal import DIVERGED, Journal, is_told, rows_of, score_of
 from dwmr.tuning.plan import CONFIRMATION, SEARCH, Plan
 from dwmr.tuning.spaces import as_data, options
 
+SCORES = {"imagination": "validation imagination F1", "shared": "dimensions shared by predicted and encoded codes"}
+
 BLUE, ORANGE, GREY = "#3f7fd6", "#e08a2e", "#8a8a8a"
 PACKAGE = Path(dwmr.__file__).parent
 
@@ -30,13 +32,14 @@ PACKAGE = Path(dwmr.__file__).parent
 def summarize(journal: Journal, plan: Plan, *, finished: bool, device: str) -> dict[str, Any]:
     """All trials with their scores at every rung, the confirmations, and what was chosen."""
     trials = _trials(journal, plan)
-    confirmations = _confirmations(journal, trials)
-    winner = chosen({entry["trial"]: entry["imagination"] for entry in confirmations}) if finished else None
-    scores = [_last(trial) for trial in trials]
+    confirmations = _confirmations(journal, trials, plan.select)
+    winner = chosen({entry["trial"]: entry[plan.select] for entry in confirmations}) if finished else None
+    scores = [_last(trial, plan.select) for trial in trials]
     reached = [score for score in scores if score is not None]
     found: dict[str, Any] = {
         "preset": plan.base.name,
         "finished": finished,
+        "select": plan.select,
         "stages": plan.stages(),
         "space": as_data(plan.space),
         "chosen": None,
@@ -127,8 +130,8 @@ def _trials(journal: Journal, plan: Plan) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def _confirmations(journal: Journal, trials: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One entry a trial that was trained again: its imagination F1 of each seed, None where it diverged."""
+def _confirmations(journal: Journal, trials: list[dict[str, Any]], select: str) -> list[dict[str, Any]]:
+    """One entry a trial that was trained again: its score of each seed, None where it diverged."""
     starts = [trial["trial"] for trial in trials if trial["start"]]
     by_trial: dict[int, dict[int, dict[str, float] | None]] = {}
     for row in rows_of(journal.stage(CONFIRMATION)):
@@ -136,14 +139,14 @@ def _confirmations(journal: Journal, trials: list[dict[str, Any]]) -> list[dict[
             by_trial.setdefault(row.user_attrs["of"], {})[row.user_attrs["seed"]] = row.user_attrs.get("scores")
     found = []
     for number, scores in by_trial.items():
-        values = [None if score is None else score["imagination"] for score in scores.values()]
+        values = [None if score is None else score[select] for score in scores.values()]
         counted = [value or 0.0 for value in values]  # a seed that diverged counts as 0
         found.append(
             {
                 "trial": number,
                 "start": number in starts,
                 "seeds": list(scores),
-                "imagination": values,
+                select: values,
                 "mean": statistics.mean(counted),
                 "std": statistics.stdev(counted) if len(counted) > 1 else None,
                 "scores": list(scores.values()),
@@ -152,10 +155,10 @@ def _confirmations(journal: Journal, trials: list[dict[str, Any]]) -> list[dict[
     return sorted(found, key=lambda entry: -entry["mean"])
 
 
-def _last(trial: dict[str, Any]) -> float | None:
+def _last(trial: dict[str, Any], select: str) -> float | None:
     """A trial's score as far as it was trained."""
     scores = list(trial["scores"].values())
-    return scores[-1]["imagination"] if scores else None
+    return scores[-1][select] if scores else None
 
 
 def _provenance(plan: Plan, trials: list[Any], confirmations: list[Any], device: str) -> dict[str, Any]:
@@ -166,7 +169,7 @@ def _provenance(plan: Plan, trials: list[Any], confirmations: list[Any], device:
         "study_seed": plan.seed,
         "confirmed_with_seeds": plan.fresh_seeds(),
         "start_values": next((entry["mean"] for entry in confirmations if entry["start"]), None),
-        "score": "validation imagination F1 at the last epoch, mean over the seeds",
+        "score": f"{SCORES[plan.select]} at the last epoch, mean over the seeds",
         "run_epochs": run_epochs,
         "data": plan.data,
         **code_version(),
@@ -213,7 +216,7 @@ def _best_of_n(summary: dict[str, Any]) -> Any:
             axes.axhline(
                 entry["mean"], color=ORANGE, linewidth=1, linestyle="--" if entry["start"] else "-", label=label
             )
-    axes.set(xlabel="trials", ylabel="validation imagination F1", title=summary["preset"])
+    axes.set(xlabel="trials", ylabel=SCORES[summary["select"]], title=summary["preset"])
     figure.legend(frameon=False, fontsize=8, loc="outside lower center", ncols=2)
     return figure
 
