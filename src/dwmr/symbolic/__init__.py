@@ -1,0 +1,1 @@
+"""A symbolic model: rules that say what a learned predictor does, to read and to plan with."""
