@@ -17,8 +17,8 @@ from dwmr.nets.encoders import GridEncoder, PatchEncoder
 from dwmr.world_model import WorldModel
 
 DIRECTIONS = {"up": (-1, 0), "right": (0, 1), "left": (0, -1), "down": (1, 0)}
-MOST_SYMBOLS = 8
-ALL_SETS = 5  # with more symbols than these, only small sets of symbols and small sets less are tried
+MOST_SYMBOLS = 16
+ALL_SETS, PAIRS = 5, 8  # with more symbols than these, only pairs of symbols are looked for, and only single ones
 COMMON = 1e-3  # share of the cells that a pattern of bits must have to be a symbol
 
 
@@ -196,7 +196,5 @@ def _shifted(grids: np.ndarray, edge: int, direction: str, distance: int) -> np.
 
 def _sets(symbols: Sequence[int], most: int) -> list[tuple[int, ...]]:
     """Sets of symbols worth looking for, small ones first."""
-    count = len(symbols)
-    few = {1, 2, count - 2, count - 1} if count > ALL_SETS + 1 else set(range(1, count + 1))
-    sizes = [size for size in sorted(few) if 1 <= size <= most]
-    return [among for size in sizes for among in combinations(symbols, size)]
+    largest = len(symbols) if len(symbols) <= ALL_SETS + 1 else 2 if len(symbols) <= PAIRS + 1 else 1
+    return [among for size in range(1, min(most, largest) + 1) for among in combinations(symbols, size)]

@@ -13,7 +13,7 @@ from dwmr.transitions import Transitions
 if TYPE_CHECKING:
     from dwmr.symbolic.rules import RuleSet
 
-PAIRS = 24_000  # pairs of a code and an action that rules are fitted or judged on
+PAIRS = 16_000  # pairs of a code and an action that rules are fitted or judged on
 DEPTH = 3  # steps imagined on from a frame
 
 
