@@ -136,7 +136,9 @@ class Atom:
         if self.kind == "anywhere":
             return f"{'some' if sign else 'no'} cell is {shown}"
         if self.kind == "at":
-            place = f"the next cell {self.direction}" if self.distance == 1 else f"{self.distance} cells {self.direction}"
+            place = (
+                f"the next cell {self.direction}" if self.distance == 1 else f"{self.distance} cells {self.direction}"
+            )
             return f"{place} {verb} {shown}"
         if self.shows == (symbols.edge,) or len(self.among) == 1:
             some = sign == (self.shows != (symbols.edge,))

@@ -32,9 +32,7 @@ class Met:
         return len(self.codes)
 
 
-def met_codes(
-    encode: Encode, predict: Predict, data: Transitions, *, pairs: int = PAIRS, depth: int = DEPTH
-) -> Met:
+def met_codes(encode: Encode, predict: Predict, data: Transitions, *, pairs: int = PAIRS, depth: int = DEPTH) -> Met:
     """Codes of frames spread over the data, and those imagined from them along the actions that were really taken
     next. So no action is tried where the data never tries it."""
     actions = np.asarray(data.actions).astype(np.int64)

@@ -98,9 +98,7 @@ def _grow(features: np.ndarray, counts: np.ndarray, worth: float) -> _Node:
             continue
         has = features[node.rows, feature] > 0
         node.feature = feature
-        node.without, node.having = (
-            _Node(rows, counts[rows].sum(0)) for rows in (node.rows[~has], node.rows[has])
-        )
+        node.without, node.having = (_Node(rows, counts[rows].sum(0)) for rows in (node.rows[~has], node.rows[has]))
         open_ += [(*_best_split(part, features, counts), depth + 1, part) for part in (node.without, node.having)]
         leaves += 1
     _cut(root, worth)

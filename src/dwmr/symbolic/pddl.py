@@ -67,13 +67,13 @@ def _cell_problem(rules: CellRules, start: np.ndarray, goal: np.ndarray, name: s
     rows, cols = symbols.layout.rows, symbols.layout.cols
     before, wanted = symbols.read(np.stack([start, goal])).reshape(2, -1)
     if (wanted == symbols.other).any():
-        cell = int(np.argmax(wanted == symbols.other))
-        raise InputError(f"the goal shows a pattern in row {cell // cols}, column {cell % cols} that no rule knows")
+        row, col = divmod(int(np.argmax(wanted == symbols.other)), cols)
+        raise InputError(f"the goal shows a pattern in row {row}, column {col} that no rule knows")
     cells = [f"c{row}-{col}" for row in range(rows) for col in range(cols)]
     facts = [f"({_symbol(symbols, each)} {cell})" for cell, each in zip(cells, before) if each != symbols.other]
     for way in _ways(rules.atoms):
-        direction, _, distance = way.partition("-")
-        down, right = (int(distance or 1) * step for step in DIRECTIONS[direction])
+        direction, _, steps = way.partition("-")
+        down, right = (int(steps or 1) * step for step in DIRECTIONS[direction])
         for index, cell in enumerate(cells):
             row, col = index // cols + down, index % cols + right
             inside = 0 <= row < rows and 0 <= col < cols
