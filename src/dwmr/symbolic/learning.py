@@ -8,6 +8,7 @@ import numpy as np
 
 MOST_LEAVES = 64
 MOST_DEPTH = 12
+LEAST_GAIN = 1e-6
 WORTH = 2.0  # examples that a further leaf must set right, or else it is cut
 
 
@@ -106,14 +107,18 @@ def _grow(features: np.ndarray, counts: np.ndarray, worth: float) -> _Node:
 
 
 def _best_split(node: _Node, features: np.ndarray, counts: np.ndarray) -> tuple[float, int]:
-    """How much entropy the best feature takes away, in bits over all examples, and which one it is."""
+    """How much entropy the best feature takes away, in bits over all examples, and which one it is. One that takes
+    nothing away may still help those after it, as with an exclusive or."""
     if node.errors == 0:
         return 0.0, -1
     having = features[node.rows].T @ counts[node.rows]
     gains = _entropy(node.counts[None])[0] - _entropy(having) - _entropy(node.counts - having)
-    best = float(gains.max())
-    first = int(np.argmax(gains >= best - 1e-3 * abs(best)))
-    return (best, first) if best > 1e-3 else (0.0, -1)
+    size = having.sum(1)
+    gains[(size == 0) | (size == node.counts.sum())] = -np.inf
+    best = float(gains.max(initial=-np.inf))
+    if best == -np.inf:
+        return 0.0, -1
+    return max(best, LEAST_GAIN), int(np.argmax(gains >= best - max(1e-3 * best, LEAST_GAIN)))
 
 
 def _entropy(counts: np.ndarray) -> np.ndarray:
