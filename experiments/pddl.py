@@ -62,6 +62,12 @@ def exact_predict(codes: np.ndarray, actions: np.ndarray) -> np.ndarray:
     return LAYOUT.codes(PATTERNS[after])
 
 
+def differences(config: dwmr.Config) -> dict[str, Any]:
+    """What a run's configuration has otherwise than its benchmark's plain DWMR."""
+    usual = dwmr.preset(f"{config.benchmark}/dwmr").flat()
+    return {name: value for name, value in config.flat().items() if value != usual[name]}
+
+
 def summary(levels: dict[str, dict[str, Any]]) -> dict[str, Any]:
     solved = [found for found in levels.values() if found.get("reached")]
     ratios = [found["length"] / found["shortest"] for found in solved]
@@ -86,7 +92,9 @@ def solve_levels(
         if str(seed) in done:
             continue
         task = level_task(benchmark, seed, MIN_SOLUTION)
-        done[str(seed)] = solve(model, encode, predict, Task(f"level-{seed}", task.start, task.goal, task))
+        found = solve(model, encode, predict, Task(f"level-{seed}", task.start, task.goal, task))
+        plan = " ".join(found["plan"]) if found["plan"] is not None else None
+        done[str(seed)] = found | {"plan": plan, "seconds": round(found["seconds"], 3)}
         save()
 
 
@@ -102,11 +110,12 @@ def main() -> None:
     encode: Encode = exact_encode
     predict: Predict = exact_predict
     layout: Layout | None = LAYOUT
-    benchmark, about = "iceslider", {"preset": "exact"}
+    benchmark = "iceslider"
+    about: dict[str, Any] = {"preset": "exact"}
     if given.run != "exact":
         info, model = read_info(given.run), dwmr.WorldModel.load(given.run)
         encode, predict, layout, benchmark = model.encode, model.predict, layout_of(model), info.config.benchmark
-        about = {"preset": info.config.name, "seed": info.seed, "epochs": info.config.epochs}
+        about = {"preset": info.config.name, "seed": info.seed, "settings": differences(info.config)}
     results = json.loads(given.out.read_text()) if given.out.exists() else {}
     entry = results.setdefault(given.name or about["preset"], {})
     actions = action_names(benchmark, splits.train.n_actions)
