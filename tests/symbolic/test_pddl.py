@@ -5,13 +5,15 @@ import re
 import numpy as np
 import pytest
 
+from dwmr.envs.actions import NAMES
 from dwmr.errors import InputError
 from dwmr.symbolic import BitRules, CellRules, fast_downward, pddl
 from dwmr.symbolic.cells import Atom, Symbols
+from dwmr.symbolic.codes import met_codes
 from dwmr.symbolic.export import Task, solve
 from dwmr.symbolic.learning import Rule
 from dwmr.symbolic.levels import level_task
-from tests.symbolic.exact import ROW, ice_encode, ice_predict, row_code
+from tests.symbolic.exact import ROW, Tiles, ice_encode, ice_predict, row_code
 
 SYMBOLS = Symbols(ROW, (0b00, 0b01, 0b10))
 EMPTY, TOKEN, WALL = range(3)
@@ -89,3 +91,18 @@ def test_unknown_patterns_in_a_goal_are_refused():
 def test_names_of_actions_must_fit():
     with pytest.raises(InputError, match="expected 1 different names"):
         pddl.domain(SLIDE, ("up", "down"))
+
+
+def test_tiles_bit_by_bit(planner):
+    train = Tiles.walk(2000, 0)
+    rules = BitRules.fit(met_codes(Tiles.encode, Tiles.predict, train), 4)
+    start = goal = Tiles.encode(train.obs[:1])
+    for action in (0, 0, 1, 1, 3):
+        goal = Tiles.predict(goal, [action])
+    answer = fast_downward.solve(pddl.domain(rules, NAMES[:4]), pddl.problem(rules, start[0], goal[0]))
+    assert answer.plan is not None
+    reached = start
+    for name in answer.plan:
+        reached = Tiles.predict(reached, [NAMES.index(name)])
+    assert np.array_equal(reached, goal)
+    assert len(answer.plan) <= 5
