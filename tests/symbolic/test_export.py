@@ -123,6 +123,17 @@ def test_the_command_exports_pddl(export, tmp_path):
     assert told["solution"] is None
 
 
+def test_the_command_takes_images_and_single_bits(export, run, tmp_path):
+    splits = dwmr.load_splits(run / "data")
+    np.save(tmp_path / "now.npy", splits.test.obs[0])
+    np.save(tmp_path / "then.npy", splits.test.next_obs[3])
+    images = ["--start", tmp_path / "now.npy", "--goal", tmp_path / "then.npy"]
+    status, out, _ = export("--to", "pddl", "--out", tmp_path / "out", *images, "--form", "bits")
+    assert status == 0
+    assert "bits.png" in out
+    assert (tmp_path / "out" / "problem.pddl").read_text().startswith("(define (problem problem)")
+
+
 def test_the_command_exports_onnx(export, tmp_path):
     pytest.importorskip("onnxscript")
     pytest.importorskip("onnxruntime")

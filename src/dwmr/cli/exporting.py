@@ -10,9 +10,9 @@ import typer
 
 from dwmr.certification.levels import GAMES
 from dwmr.cli.common import AsJson, Device, Seed, app, example, open_run, print_json, say
+from dwmr.data.collect import BENCHMARKS
 from dwmr.errors import InputError, unknown
 from dwmr.onnx_export import ENCODER, PREDICTOR, export_onnx, require_packages
-from dwmr.presets import BENCHMARKS
 from dwmr.symbolic import Task, export_pddl, fast_downward, layout_of, learn_symbols, solve
 from dwmr.symbolic.export import read_image
 from dwmr.symbolic.levels import action_names, level_task
@@ -72,9 +72,7 @@ def export(
         model.predict,
         fitted_on,
         judged_on,
-        actions=action_names(
-            benchmark if benchmark in BENCHMARKS and benchmark != "generic" else None, model.n_actions
-        ),
+        actions=action_names(benchmark if benchmark in BENCHMARKS else None, model.n_actions),
         layout=layout_of(model),
         form=form,
     )

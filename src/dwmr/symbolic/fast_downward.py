@@ -6,6 +6,7 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -39,7 +40,7 @@ def find() -> list[str]:
         if not Path(own).is_file():
             raise InputError(f"${VARIABLE} names {own}, which is no file")
         return [sys.executable, own] if own.endswith(".py") else [own]
-    for name in ("fast-downward", "fast-downward.py", "downward"):
+    for name in ("fast-downward", "fast-downward.py"):
         if found := shutil.which(name):
             return [found]
     spec = importlib.util.find_spec("up_fast_downward")
@@ -61,26 +62,32 @@ def solve(domain: str, problem: str, *, search: str = OPTIMAL, seconds: float = 
     with tempfile.TemporaryDirectory(prefix="dwmr-") as folder:
         (Path(folder) / "domain.pddl").write_text(domain, encoding="utf-8")
         (Path(folder) / "problem.pddl").write_text(problem, encoding="utf-8")
-        try:
-            done = subprocess.run(
-                [*command, "--plan-file", "plan", "domain.pddl", "problem.pddl", "--search", search],
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                timeout=seconds,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return Answer("out of budget", None, time.perf_counter() - began)
+        arguments = ["--plan-file", "plan", "domain.pddl", "problem.pddl", "--search", search]
+        status, said = _run([*command, *arguments], folder, seconds)
         took = time.perf_counter() - began
-        if done.returncode in SOLVED:
+        if status in SOLVED:
             return Answer("solved", read_plan((Path(folder) / "plan").read_text(encoding="utf-8")), took)
-    if done.returncode in EXHAUSTED:
+    if status in EXHAUSTED:
         return Answer("exhausted", None, took)
-    if 20 <= done.returncode < 30:
+    if status is None or 20 <= status < 30:
         return Answer("out of budget", None, took)
-    said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
-    raise InputError(f"Fast Downward ended with status {done.returncode}: {said}")
+    raise InputError(f"Fast Downward ended with status {status}: {said}")
+
+
+def _run(command: list[str], folder: str, seconds: float) -> tuple[int | None, str]:
+    """The exit status, None when time was up, and the last line that was said. The program starts others: all end."""
+    process = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except BaseException as error:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            return None, ""
+        raise
+    return process.returncode, (err.strip() or out.strip() or "nothing").splitlines()[-1]
 
 
 def read_plan(text: str) -> tuple[str, ...]:
