@@ -11,7 +11,6 @@ from dwmr.cli import main
 from dwmr.data.collect import collect_benchmark
 from dwmr.errors import InputError
 from dwmr.symbolic import BitRules, SymbolicModel, Task, export_pddl, fast_downward
-from dwmr.symbolic.export import read_image
 from dwmr.symbolic.learning import Rule
 from dwmr.symbolic.levels import action_names, level_task
 from dwmr.symbolic.saliency import boxes, cell_box, influence
@@ -61,23 +60,6 @@ def test_bits_are_listed_with_their_pixels(tiny, tmp_path):
     assert "- flips on action-0 when it is off and bit 1 is on (9 cases, wrong in 0)" in text
     assert "- flips on action-2 by 2 more rules" in text
     assert "## Bit 2\ndepends on no pixels that could be found\n\n- never flips" in text
-
-
-def test_images_are_read_and_checked(tmp_path):
-    image = level_task("iceslider", 3).start
-    np.save(tmp_path / "a.npy", image.transpose(1, 2, 0))
-    assert np.array_equal(read_image(tmp_path / "a.npy", (3, 64, 64)), image)
-    np.save(tmp_path / "b.npy", image[:, :32])
-    with pytest.raises(InputError, match="expected a uint8 image of 3 × 64 × 64"):
-        read_image(tmp_path / "b.npy", (3, 64, 64))
-    with pytest.raises(InputError, match="does not exist"):
-        read_image(tmp_path / "c.png", (3, 64, 64))
-    pillow = pytest.importorskip("PIL.Image")
-    pillow.fromarray(image.transpose(1, 2, 0)).save(tmp_path / "d.png")
-    assert np.array_equal(read_image(tmp_path / "d.png", (3, 64, 64)), image)
-    (tmp_path / "e.png").write_text("no picture")
-    with pytest.raises(InputError, match=r"e\.png is not a readable image"):
-        read_image(tmp_path / "e.png", (3, 64, 64))
 
 
 def test_plans_are_run_by_the_true_rules():
@@ -158,6 +140,14 @@ def test_the_command_refuses_in_one_line(export, tmp_path, words, message):
     assert message in err
     assert err.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_the_command_refuses_images_of_another_size(export, tmp_path):
+    np.save(tmp_path / "small.npy", np.zeros((3, 32, 32), np.uint8))
+    images = ["--start", tmp_path / "small.npy", "--goal", tmp_path / "small.npy"]
+    status, _, err = export("--to", "pddl", "--out", tmp_path / "out", *images)
+    assert status == 2
+    assert "uint8 of shape (3, 32, 32), the run takes uint8 of shape (3, 64, 64)" in err
 
 
 def test_the_command_misses_the_planner_before_any_work(export, tmp_path, monkeypatch):

@@ -13,8 +13,8 @@ from dwmr.cli.common import AsJson, Device, Seed, app, example, open_run, print_
 from dwmr.data.collect import BENCHMARKS
 from dwmr.errors import InputError, unknown
 from dwmr.onnx_export import ENCODER, PREDICTOR, export_onnx, require_packages
+from dwmr.planning.strip import read_image
 from dwmr.symbolic import Task, export_pddl, fast_downward, layout_of, learn_symbols, solve
-from dwmr.symbolic.export import read_image
 from dwmr.symbolic.levels import action_names, level_task
 from dwmr.symbolic.rules import FORMS
 from dwmr.transitions import Splits, Transitions

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from dwmr.callables import Encode, Predict, as_bits
-from dwmr.errors import InputError
 from dwmr.files import atomic_folder
 from dwmr.symbolic import fast_downward, pddl
 from dwmr.symbolic.cells import Layout
@@ -131,36 +130,6 @@ def export_pddl(
         for name, content in files.items():
             (fresh / name).write_bytes(content.encode() if isinstance(content, str) else content)
     return sorted(files)
-
-
-def read_image(path: Path, image_shape: tuple[int, int, int]) -> np.ndarray:
-    """An image file, or an array in an .npy file, as uint8 (C, H, W).
-
-    Raises:
-        InputError: it cannot be read, or it has another size.
-    """
-    if not path.is_file():
-        raise InputError(f"{path} does not exist")
-    array = np.load(path, allow_pickle=False) if path.suffix == ".npy" else _picture(path, image_shape[0])
-    if array.shape != image_shape and array.ndim == 3:
-        array = array.transpose(2, 0, 1)
-    if array.shape != image_shape or array.dtype != np.uint8:
-        shape = " × ".join(map(str, image_shape))
-        raise InputError(f"{path}: expected a uint8 image of {shape}, got {array.dtype} of shape {array.shape}")
-    return array
-
-
-def _picture(path: Path, channels: int) -> np.ndarray:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise InputError("reading image files needs Pillow; pip install 'dwmr[report]'") from error
-    try:
-        with Image.open(path) as image:
-            array = np.asarray(image.convert("L" if channels == 1 else "RGB"))
-    except OSError as error:
-        raise InputError(f"{path} is not a readable image") from error
-    return array[..., None] if channels == 1 else array
 
 
 def _form(rules: CellRules | BitRules) -> str:
