@@ -14,6 +14,10 @@ class TrainingDiverged(RuntimeError):
     """A loss term stopped being a finite number; the last good checkpoint was kept."""
 
 
+class ExportFailed(RuntimeError):
+    """What was written does not do what the model does; it was removed."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     """The error for a name that is not among the known ones: it names the nearest, or lists them all."""
     known = sorted(known)

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 
 import dwmr
-from dwmr.cli import campaigns, learning, planning, trust  # noqa: F401 - they add their commands to the app
+from dwmr.cli import campaigns, exporting, learning, planning, trust  # noqa: F401 - they add their commands to the app
 from dwmr.cli.common import app, err, say
 from dwmr.data.digits import DigitsUnavailable
-from dwmr.errors import InputError, TrainingDiverged
+from dwmr.errors import ExportFailed, InputError, TrainingDiverged
 
 
 @app.callback(invoke_without_command=True)
@@ -34,7 +34,7 @@ def main() -> None:
         if not error.format_message():  # no command was named, and the help is out already
             sys.exit(0)
         _fail(error.format_message())
-    except (InputError, TrainingDiverged, DigitsUnavailable) as error:
+    except (InputError, TrainingDiverged, ExportFailed, DigitsUnavailable) as error:
         _fail(str(error))
     except OSError as error:
         named = f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror

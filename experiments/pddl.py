@@ -1,0 +1,141 @@
+"""Rules for a run, their fidelity on unseen levels, and levels solved from the exported PDDL by Fast Downward.
+
+    python experiments/pddl.py RUN --data data/iceslider --out experiments/results/symbolic.json --name iceslider/strong
+    python experiments/pddl.py exact --data data/iceslider --out experiments/results/symbolic.json
+
+``exact`` is a control in the place of a run: three bits a cell from the true labels, and the true slide. Levels are
+those of seeds 2000-2099 at minimum solution 8, plans are run in the real environment; a benchmark without levels gets
+the fidelity alone. An experiment that was stopped goes on with the next level, unless the rules have changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import dwmr
+from dwmr.callables import Encode, Predict
+from dwmr.certification.levels import GAMES
+from dwmr.checkpoint import read_info
+from dwmr.envs import ice_slider, tiles
+from dwmr.envs.actions import DIRECTIONS
+from dwmr.envs.grid_world import SIZE
+from dwmr.files import atomic_write_json
+from dwmr.symbolic import Layout, SymbolicModel, Task, layout_of, learn_symbols, solve
+from dwmr.symbolic.levels import action_names, level_task
+
+LEVELS = range(2000, 2100)
+MIN_SOLUTION = 8
+LAYOUT = Layout(3, SIZE, SIZE)
+PATTERNS = np.array([0b010, 0b101, 0b110, 0b001])  # of rock, ice, goal and agent
+UNKNOWN = -1
+
+
+def exact_encode(images: np.ndarray) -> np.ndarray:
+    """The code of the labels that a clean frame shows."""
+    side = tiles.SIDE
+    cut = np.asarray(images).reshape(-1, 3, SIZE, side, SIZE, side).transpose(0, 2, 4, 3, 5, 1).astype(np.int16)
+    labels = np.stack([np.abs(cut - tile).sum((3, 4, 5)) for tile in tiles.ice_slider().astype(np.int16)]).argmin(0)
+    return LAYOUT.codes(PATTERNS[labels])
+
+
+def exact_predict(codes: np.ndarray, actions: np.ndarray) -> np.ndarray:
+    """The true slide. Where no goal can be seen, the agent stands on it."""
+    label_of = np.full(2**LAYOUT.depth, UNKNOWN)
+    label_of[PATTERNS] = np.arange(len(PATTERNS))
+    boards = label_of[LAYOUT.patterns(np.asarray(codes))]
+    frames = np.arange(len(boards))
+    rows, cols = np.divmod((boards == ice_slider.AGENT).reshape(len(boards), -1).argmax(1), SIZE)
+    after = boards.copy()
+    visible = (boards == ice_slider.GOAL).any((1, 2))
+    after[frames, rows, cols] = np.where(visible, ice_slider.ICE, ice_slider.GOAL)
+    walled = np.pad(boards, ((0, 0), (1, 1), (1, 1)), constant_values=ice_slider.ROCK)
+    down, right = np.array(DIRECTIONS)[actions].T
+    for _ in range(SIZE - 1):
+        free = walled[frames, rows + down + 1, cols + right + 1] != ice_slider.ROCK
+        rows, cols = rows + free * down, cols + free * right
+    after[frames, rows, cols] = ice_slider.AGENT
+    return LAYOUT.codes(PATTERNS[after])
+
+
+def differences(config: dwmr.Config) -> dict[str, Any]:
+    """What a run's configuration has otherwise than its benchmark's plain DWMR."""
+    usual = dwmr.preset(f"{config.benchmark}/dwmr").flat()
+    return {name: value for name, value in config.flat().items() if value != usual[name]}
+
+
+def summary(levels: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    solved = [found for found in levels.values() if found.get("reached")]
+    ratios = [found["length"] / found["shortest"] for found in solved]
+    outcomes = [found["outcome"] for found in levels.values()]
+    return {
+        "solved": len(solved),
+        "of": len(levels),
+        "wrong_plan": sum(found["plan"] is not None for found in levels.values()) - len(solved),
+        "exhausted": outcomes.count("exhausted"),
+        "out_of_budget": outcomes.count("out of budget"),
+        "predictor_agrees": sum(found.get("predictor_agrees", False) for found in levels.values()),
+        "length_over_optimal": float(np.mean(ratios)) if ratios else None,
+        "optimal": sum(ratio == 1 for ratio in ratios),
+        "seconds_median": float(np.median([found["seconds"] for found in levels.values()])),
+    }
+
+
+def solve_levels(
+    model: SymbolicModel, encode: Encode, predict: Predict, benchmark: str, done: dict[str, Any], save: Any
+) -> None:
+    for seed in LEVELS:
+        if str(seed) in done:
+            continue
+        task = level_task(benchmark, seed, MIN_SOLUTION)
+        found = solve(model, encode, predict, Task(f"level-{seed}", task.start, task.goal, task))
+        plan = " ".join(found["plan"]) if found["plan"] is not None else None
+        done[str(seed)] = found | {"plan": plan, "seconds": round(found["seconds"], 3)}
+        save()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("run", help="a run folder, or exact")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="results file; what others put there stays")
+    parser.add_argument("--name", help="of the entry in the file; by default the run's preset")
+    parser.add_argument("--form", default="auto", help="cells, bits or auto")
+    given = parser.parse_args()
+    splits = dwmr.load_splits(given.data)
+    encode: Encode = exact_encode
+    predict: Predict = exact_predict
+    layout: Layout | None = LAYOUT
+    benchmark = "iceslider"
+    about: dict[str, Any] = {"preset": "exact"}
+    if given.run != "exact":
+        info, model = read_info(given.run), dwmr.WorldModel.load(given.run)
+        encode, predict, layout, benchmark = model.encode, model.predict, layout_of(model), info.config.benchmark
+        about = {"preset": info.config.name, "seed": info.seed, "settings": differences(info.config)}
+    results = json.loads(given.out.read_text()) if given.out.exists() else {}
+    entry = results.setdefault(given.name or about["preset"], {})
+    actions = action_names(benchmark, splits.train.n_actions)
+    assert splits.test is not None
+    symbolic = learn_symbols(
+        encode, predict, splits.train, splits.test, actions=actions, layout=layout, form=given.form
+    )
+    each = entry.get("each", {}) if entry.get("fidelity") == symbolic.fidelity else {}
+    entry |= about | {"fidelity": symbolic.fidelity}
+
+    def save() -> None:
+        if each:
+            entry.update(levels=summary(each), each=each)
+        atomic_write_json(given.out, results)
+
+    save()
+    if benchmark in GAMES:
+        solve_levels(symbolic, encode, predict, benchmark, each, save)
+    print(json.dumps({key: value for key, value in entry.items() if key != "each"}, indent=2))
+
+
+if __name__ == "__main__":
+    main()

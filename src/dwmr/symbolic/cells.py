@@ -1,0 +1,202 @@
+"""Codes laid out on a grid of cells: a cell's bits as one symbol, and what can be said about a cell and its board.
+
+What can be said (`Atom`) is the same for every cell and relative to it, so rules made of atoms are shared by all
+cells and by boards of any content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from dwmr.errors import InputError
+from dwmr.nets.encoders import GridEncoder, PatchEncoder
+from dwmr.world_model import WorldModel
+
+DIRECTIONS = {"up": (-1, 0), "right": (0, 1), "left": (0, -1), "down": (1, 0)}
+MOST_SYMBOLS = 16
+ALL_SETS, PAIRS = 5, 8  # with more symbols than these, only pairs of symbols are looked for, and only single ones
+COMMON = 1e-3  # share of the cells that a pattern of bits must have to be a symbol
+
+
+@dataclass(frozen=True)
+class Layout:
+    """K bits as (depth, rows, cols), flattened."""
+
+    depth: int
+    rows: int
+    cols: int
+
+    @property
+    def bits(self) -> int:
+        return self.depth * self.rows * self.cols
+
+    def place(self, bit: int) -> tuple[int, int, int]:
+        """Which of its cell's bits a bit is, and the cell's row and column."""
+        return bit // (self.rows * self.cols), bit // self.cols % self.rows, bit % self.cols
+
+    def patterns(self, codes: np.ndarray) -> np.ndarray:
+        """bool (N, K) as integers (N, rows, cols), the first bit of a cell counting most."""
+        grid = codes.reshape(-1, self.depth, self.rows, self.cols).astype(np.int64)
+        return (grid << np.arange(self.depth - 1, -1, -1)[:, None, None]).sum(1)
+
+    def codes(self, patterns: np.ndarray) -> np.ndarray:
+        """The inverse of `patterns`."""
+        bits = patterns[:, None] >> np.arange(self.depth - 1, -1, -1)[:, None, None] & 1
+        return bits.astype(bool).reshape(len(patterns), -1)
+
+
+def layout_of(model: WorldModel) -> Layout | None:
+    """How a model's code is laid out, if its encoder gives every cell bits of its own."""
+    encoder = model.encoder
+    if isinstance(encoder, PatchEncoder):
+        rows, cols = model.image_shape[1] // 8, model.image_shape[2] // 8
+    elif isinstance(encoder, GridEncoder):
+        rows = cols = encoder.cells
+    else:
+        return None
+    return Layout(model.bits // (rows * cols), rows, cols)
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """The patterns of bits that cells commonly show. A cell's symbol is a number; the last but one stands for any other
+    pattern, the last for what lies beyond the edge."""
+
+    layout: Layout
+    patterns: tuple[int, ...]
+
+    @staticmethod
+    def found_in(codes: np.ndarray, layout: Layout) -> Symbols:
+        """The common patterns of codes bool (N, K), the most frequent first."""
+        values, counts = np.unique(layout.patterns(codes), return_counts=True)
+        order = np.argsort(-counts, kind="stable")
+        common = [int(values[index]) for index in order if counts[index] >= COMMON * counts.sum()]
+        if len(common) > MOST_SYMBOLS:
+            raise InputError(
+                f"the cells show {len(common)} patterns of bits, more than the {MOST_SYMBOLS} that shared rules can use"
+            )
+        return Symbols(layout, tuple(common))
+
+    @property
+    def count(self) -> int:
+        return len(self.patterns)
+
+    @property
+    def other(self) -> int:
+        return self.count
+
+    @property
+    def edge(self) -> int:
+        return self.count + 1
+
+    def name(self, symbol: int) -> str:
+        if symbol == self.edge:
+            return "the edge"
+        return format(self.patterns[symbol], f"0{self.layout.depth}b")
+
+    def names(self, symbols: Sequence[int]) -> str:
+        return " or ".join(map(self.name, symbols))
+
+    def read(self, codes: np.ndarray) -> np.ndarray:
+        """bool (N, K) as symbols, int8 (N, rows, cols)."""
+        patterns = self.layout.patterns(codes)
+        symbols = np.full(patterns.shape, self.other, np.int8)
+        for number, pattern in enumerate(self.patterns):
+            symbols[patterns == pattern] = number
+        return symbols
+
+    def write(self, symbols: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Codes (N, K) with each cell's bits replaced by its symbol's; cells of no symbol keep theirs."""
+        known = np.array([*self.patterns, 0])[np.minimum(symbols, self.other)]
+        return self.layout.codes(np.where(symbols < self.count, known, self.layout.patterns(codes)))
+
+
+@dataclass(frozen=True, order=True)
+class Atom:
+    """Something that is true of a cell or not. ``shows`` are symbols, of which one may be the edge.
+
+    at        the cell ``distance`` steps in ``direction`` is one of ``shows``
+    nearest   the nearest cell in ``direction`` that is one of ``among`` is one of ``shows``; the edge: there is none
+    anywhere  some cell of the board is one of ``shows``
+    """
+
+    kind: str
+    shows: tuple[int, ...]
+    direction: str = ""
+    distance: int = 0
+    among: tuple[int, ...] = ()
+
+    def text(self, symbols: Symbols, sign: bool = True) -> str:
+        shown, sought = symbols.names(self.shows), symbols.names(self.among)
+        verb = "is" if sign else "is not"
+        if self.kind == "anywhere":
+            return f"{'some' if sign else 'no'} cell is {shown}"
+        if self.kind == "at":
+            place = (
+                f"the next cell {self.direction}" if self.distance == 1 else f"{self.distance} cells {self.direction}"
+            )
+            return f"{place} {verb} {shown}"
+        if self.shows == (symbols.edge,) or len(self.among) == 1:
+            some = sign == (self.shows != (symbols.edge,))
+            return f"{'some' if some else 'no'} cell {self.direction} is {sought}"
+        return f"the nearest {sought} {self.direction} {verb} {shown}"
+
+
+def all_atoms(symbols: Symbols) -> list[Atom]:
+    """Everything that can be said, from simple to involved."""
+    shown = range(symbols.count)
+    with_edge = (*shown, symbols.edge)
+    atoms = [Atom("anywhere", (symbol,)) for symbol in shown]
+    for shows in _sets(with_edge, most=len(with_edge) // 2):
+        atoms += [Atom("at", shows, way, 1) for way in DIRECTIONS]
+    for among in _sets(shown, most=len(shown)):
+        ends = among if len(among) == 1 else (*among, symbols.edge)
+        atoms += [Atom("nearest", (symbol,), way, among=among) for way in DIRECTIONS for symbol in ends]
+    for distance in range(2, max(symbols.layout.rows, symbols.layout.cols)):
+        atoms += [Atom("at", (symbol,), way, distance) for way in DIRECTIONS for symbol in with_edge]
+    return atoms
+
+
+def evaluate(atoms: list[Atom], grids: np.ndarray, symbols: Symbols) -> np.ndarray:
+    """Where each atom holds: symbols (N, rows, cols) to bool (N, rows, cols, atoms)."""
+    found = np.empty((*grids.shape, len(atoms)), bool)
+    seen: dict[tuple[str, int, tuple[int, ...]], np.ndarray] = {}
+    for index, atom in enumerate(atoms):
+        if atom.kind == "anywhere":
+            found[..., index] = np.isin(grids, atom.shows).any((1, 2), keepdims=True)
+            continue
+        key = (atom.direction, atom.distance, atom.among)
+        if key not in seen:
+            seen[key] = _looking(grids, symbols.edge, *key)
+        found[..., index] = np.isin(seen[key], atom.shows)
+    return found
+
+
+def _looking(grids: np.ndarray, edge: int, direction: str, distance: int, among: tuple[int, ...]) -> np.ndarray:
+    """What each cell sees: the symbol at a distance, or the nearest one of a set."""
+    if distance:
+        return _shifted(grids, edge, direction, distance)
+    stops = np.isin(grids, among)
+    sight = np.full_like(grids, edge)
+    for _ in range(max(grids.shape[1:]) - 1):
+        sight = _shifted(np.where(stops, grids, sight), edge, direction, 1)
+    return sight
+
+
+def _shifted(grids: np.ndarray, edge: int, direction: str, distance: int) -> np.ndarray:
+    """What lies ``distance`` cells away from each cell."""
+    down, right = (distance * step for step in DIRECTIONS[direction])
+    rows, cols = grids.shape[1:]
+    padded = np.full((len(grids), rows + 2 * distance, cols + 2 * distance), edge, grids.dtype)
+    padded[:, distance:-distance, distance:-distance] = grids
+    return padded[:, distance + down : distance + down + rows, distance + right : distance + right + cols]
+
+
+def _sets(symbols: Sequence[int], most: int) -> list[tuple[int, ...]]:
+    """Sets of symbols worth looking for, small ones first."""
+    largest = len(symbols) if len(symbols) <= ALL_SETS + 1 else 2 if len(symbols) <= PAIRS + 1 else 1
+    return [among for size in range(1, min(most, largest) + 1) for among in combinations(symbols, size)]

@@ -1,0 +1,156 @@
+"""The folder of an export, and the command."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+import dwmr
+from dwmr.cli import main
+from dwmr.data.collect import collect_benchmark
+from dwmr.errors import InputError
+from dwmr.symbolic import BitRules, SymbolicModel, Task, export_pddl, fast_downward
+from dwmr.symbolic.learning import Rule
+from dwmr.symbolic.levels import action_names, level_task
+from dwmr.symbolic.saliency import boxes, cell_box, influence
+from tests.symbolic.exact import ICE_LAYOUT, ice_encode
+
+FIGURES = {"pairs": 10, "states": 90.0, "bits": 99.0, "copy": 50.0}
+
+
+def test_an_export_says_it_all(ice_symbols, ice_levels, tmp_path):
+    level = level_task("iceslider", 2000)
+    files = export_pddl(
+        ice_symbols, ice_encode, ice_levels, tmp_path / "out", task=Task("level-2000", level.start, level.goal)
+    )
+    assert files == ["domain.pddl", "fidelity.json", "problem.pddl", "rules.md", "symbols.png"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == files
+    rules = (tmp_path / "out" / "rules.md").read_text()
+    assert "| 010 | never changes |" in rules
+    assert "becomes 001 when the nearest 010 or 001 down is 001 and the next cell up is" in rules
+    assert "- flips on up when the cell is 101 and " in rules
+    assert json.loads((tmp_path / "out" / "fidelity.json").read_text()) == ice_symbols.fidelity
+    assert (tmp_path / "out" / "symbols.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(FileExistsError):
+        export_pddl(ice_symbols, ice_encode, ice_levels, tmp_path / "out")
+
+
+def corners(images):
+    """Two bits: whether the left upper and the right lower quarter are bright; one that nothing changes."""
+    pixels = np.asarray(images)[:, 0].astype(float)
+    return np.stack(
+        [pixels[:, :4, :4].mean((1, 2)) > 127, pixels[:, 4:, 4:].mean((1, 2)) > 127, pixels[:, 0, 0] < 0], 1
+    )
+
+
+def test_bits_are_traced_to_their_pixels(tiny):
+    shares = influence(corners, tiny.obs, pieces=4)
+    assert boxes(shares, 8, 8) == [(0, 4, 0, 4), (4, 8, 4, 8), None]
+    assert cell_box(ICE_LAYOUT, 64 + 17, 64, 64) == (16, 24, 8, 16)
+
+
+def test_bits_are_listed_with_their_pixels(tiny, tmp_path):
+    many = [Rule(0, 1, ((1, True),), 9 - index, index) for index in range(8)]
+    rules = BitRules([[many, [Rule(1, 0, (), 4, 0)], []]] * 3)
+    model = SymbolicModel(rules, FIGURES, action_names(None, 3))
+    assert "bits.png" in export_pddl(model, corners, tiny, tmp_path / "out")
+    text = (tmp_path / "out" / "rules.md").read_text()
+    assert "## Bit 0\ndepends on pixels in rows 0–3, columns 0–3\n" in text
+    assert "- flips on action-0 when it is off and bit 1 is on (9 cases, wrong in 0)" in text
+    assert "- flips on action-2 by 2 more rules" in text
+    assert "## Bit 2\ndepends on no pixels that could be found\n\n- never flips" in text
+
+
+def test_plans_are_run_by_the_true_rules():
+    level = level_task("iceslider", 0, min_solution=1)
+    assert level.shortest == 3
+    assert level.reaches([3, 2, 3])
+    assert not level.reaches([3, 2])
+    jump = level_task("digitjump", 0)
+    assert jump.reaches([3, 3, 1, 1, 1])
+    with pytest.raises(InputError, match="'8puzzle' has no levels"):
+        level_task("8puzzle", 0)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """An untrained network in a run folder, and its data."""
+    folder = tmp_path_factory.mktemp("export")
+    collect_benchmark("iceslider", folder / "data", transitions=400, progress=False)
+    splits = dwmr.load_splits(folder / "data")
+    dwmr.train(dwmr.preset("iceslider/dwmr", epochs=1, batch_size=64), train=splits.train, out=folder / "run")
+    return folder
+
+
+@pytest.fixture
+def export(run, monkeypatch, capsys):
+    def call(*words):
+        command = ["dwmr", "export", str(run / "run"), "--data", str(run / "data"), *map(str, words)]
+        monkeypatch.setattr(sys, "argv", command)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return ended.value.code, said.out, said.err
+
+    return call
+
+
+def test_the_command_exports_pddl(export, tmp_path):
+    status, out, err = export("--to", "pddl", "--out", tmp_path / "out", "--level", 2000, "--json")
+    assert (status, err) == (0, "")
+    told = json.loads(out)
+    assert {"domain.pddl", "problem.pddl", "rules.md", "fidelity.json"} <= set(told["files"])
+    assert told["fidelity"]["pairs"] > 0
+    assert told["solution"] is None
+
+
+def test_the_command_takes_images_and_single_bits(export, run, tmp_path):
+    splits = dwmr.load_splits(run / "data")
+    np.save(tmp_path / "now.npy", splits.test.obs[0])
+    np.save(tmp_path / "then.npy", splits.test.next_obs[3])
+    images = ["--start", tmp_path / "now.npy", "--goal", tmp_path / "then.npy"]
+    status, out, _ = export("--to", "pddl", "--out", tmp_path / "out", *images, "--form", "bits")
+    assert status == 0
+    assert "bits.png" in out
+    assert (tmp_path / "out" / "problem.pddl").read_text().startswith("(define (problem problem)")
+
+
+def test_the_command_exports_onnx(export, tmp_path):
+    pytest.importorskip("onnxscript")
+    pytest.importorskip("onnxruntime")
+    status, out, _ = export("--to", "onnx", "--out", tmp_path / "out")
+    assert status == 0
+    assert "encoder.onnx and predictor.onnx, the same 192 bits on 400 images" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--to", "pdf"], "unknown target 'pdf'; did you mean 'pddl'?"),
+        (["--to", "pddl", "--start", "a.png"], "name a problem by --level, or by --start and --goal together"),
+        (["--to", "pddl", "--solve"], "--solve needs a problem"),
+        (["--to", "pddl", "--form", "cell"], "unknown form 'cell'; did you mean 'cells'?"),
+        (["--to", "pddl", "--start", "a.png", "--goal", "b.png"], "a.png does not exist"),
+    ],
+)
+def test_the_command_refuses_in_one_line(export, tmp_path, words, message):
+    status, _, err = export("--out", tmp_path / "out", *words)
+    assert status == 2
+    assert message in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_refuses_images_of_another_size(export, tmp_path):
+    np.save(tmp_path / "small.npy", np.zeros((3, 32, 32), np.uint8))
+    images = ["--start", tmp_path / "small.npy", "--goal", tmp_path / "small.npy"]
+    status, _, err = export("--to", "pddl", "--out", tmp_path / "out", *images)
+    assert status == 2
+    assert "uint8 of shape (3, 32, 32), the run takes uint8 of shape (3, 64, 64)" in err
+
+
+def test_the_command_misses_the_planner_before_any_work(export, tmp_path, monkeypatch):
+    monkeypatch.setenv(fast_downward.VARIABLE, "nowhere")
+    status, _, err = export("--to", "pddl", "--out", tmp_path / "out", "--level", 2000, "--solve")
+    assert (status, err) == (2, "error: $DWMR_FAST_DOWNWARD names nowhere, which is no file\n")
