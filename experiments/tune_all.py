@@ -21,7 +21,7 @@ import dwmr
 from dwmr.data.collect import collect_benchmark
 from dwmr.errors import InputError
 from dwmr.files import cache_folder
-from dwmr.presets import START_VALUES
+from dwmr.reproduce.catalog import find_table
 from dwmr.tables import tuning_line
 from dwmr.tuning import prepare, save, tune, write_preset
 from dwmr.tuning.campaign import AT_ONCE, TRIALS
@@ -45,9 +45,9 @@ def known(journal: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    tunable = [name for name in START_VALUES if not name.startswith("generic/")]
+    tunable = [f"{cell.benchmark}/{cell.row.preset}" for cell in find_table("table1").cells()]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--presets", default=",".join(tunable), help="names, separated by commas; all by default")
+    parser.add_argument("--presets", default=",".join(tunable), help="names, separated by commas; those of Table 1 by default")
     parser.add_argument("--storage-folder", type=Path, default=Path("experiments/studies"))
     parser.add_argument("--scratch", type=Path, help="where runs in training are kept; by default beside the journals")
     parser.add_argument("--trials", type=int, default=TRIALS)
