@@ -47,7 +47,9 @@ def known(journal: Path) -> dict[str, Any]:
 def main() -> None:
     tunable = [f"{cell.benchmark}/{cell.row.preset}" for cell in find_table("table1").cells()]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--presets", default=",".join(tunable), help="names, separated by commas; those of Table 1 by default")
+    parser.add_argument(
+        "--presets", default=",".join(tunable), help="names, separated by commas; those of Table 1 by default"
+    )
     parser.add_argument("--storage-folder", type=Path, default=Path("experiments/studies"))
     parser.add_argument("--scratch", type=Path, help="where runs in training are kept; by default beside the journals")
     parser.add_argument("--trials", type=int, default=TRIALS)
