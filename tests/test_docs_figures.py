@@ -1,0 +1,50 @@
+"""Figures in the documentation are those of the committed results."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def results(name: str) -> dict:
+    return json.loads((ROOT / "experiments" / "results" / name).read_text(encoding="utf-8"))
+
+
+def line_of(page: str, start: str) -> str:
+    (found,) = (line for line in page.splitlines() if line.startswith(start))
+    return found
+
+
+@pytest.mark.parametrize("planner", ["breadth_first", "astar", "simulator", "random", "greedy_step"])
+def test_planning_on_iceslider(planner):
+    page = (ROOT / "docs" / "planning.md").read_text(encoding="utf-8").partition("### Figures")[2]
+    entry = results("planning.json")["iceslider"][planner]
+    easy = entry["min_solution_1"]
+    line = line_of(page, f"| `{planner}` |").replace("**", "")
+    assert f"| {entry['solved']} of {entry['of']} |" in line
+    assert f"| {easy['solved']} of {easy['of']} |" in line
+    shown = float(line.split("|")[3])
+    assert shown == pytest.approx(entry["length_over_optimal"], abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [("exact", "| exact"), ("iceslider/strong", "| `iceslider/strong`"), ("iceslider/dwmr", "| `iceslider/dwmr`")],
+)
+def test_symbols_of_iceslider(name, start):
+    page = (ROOT / "docs" / "symbols.md").read_text(encoding="utf-8")
+    entry = results("symbolic.json")[name]
+    cells = [cell.strip() for cell in line_of(page, start).split("|")]
+    assert int(cells[2]) == entry["fidelity"]["rules"]
+    assert float(cells[3].rstrip("%")) == pytest.approx(entry["fidelity"]["states"], abs=0.006)
+    assert cells[6] == f"{entry['levels']['solved']} of {entry['levels']['of']}"
+    assert int(cells[7]) == entry["levels"]["optimal"]
+
+
+def test_the_readme_speaks_of_them_too():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    solved = results("planning.json")["iceslider"]["breadth_first"]
+    assert f"solves {solved['solved']} of {solved['of']} unseen levels" in text
+    assert f"its {results('symbolic.json')['iceslider/strong']['fidelity']['rules']} rules" in text
