@@ -1,4 +1,7 @@
-"""What the tests share: one thread each, hypothesis without a clock, and small data."""
+"""What the tests share: one thread each, hypothesis without a clock, small data, and the command line."""
+
+import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -6,6 +9,7 @@ import torch
 from hypothesis import settings
 
 from dwmr import Transitions
+from dwmr.cli import main
 from dwmr.data.collect import make_transitions
 from dwmr.seeding import below, rng
 
@@ -45,3 +49,18 @@ def tiny() -> Transitions:
         n_classes=3,
         episode=np.repeat(np.arange(4), 16),
     )
+
+
+@pytest.fixture
+def cli(monkeypatch, capsys):
+    """Run a command; its exit status, standard output and standard error."""
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["dwmr", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return ended.value.code, said.out, said.err
+
+    return run

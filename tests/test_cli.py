@@ -4,33 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
-import warnings
 
 import numpy as np
 import pytest
 
 import dwmr
 from dwmr.checkpoint import read_info
-from dwmr.cli import main
 from dwmr.presets import PRESETS
 
 SMALL = ["--set", "epochs=1", "--set", "batch_size=64"]
-
-
-@pytest.fixture
-def cli(monkeypatch, capsys):
-    """Run a command; its exit status, standard output and standard error."""
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["dwmr", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        return ended.value.code, said.out, said.err
-
-    return run
 
 
 @pytest.fixture(scope="module")

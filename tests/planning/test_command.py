@@ -3,32 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
-import warnings
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import dwmr
-from dwmr.cli import main
 from dwmr.data.collect import collect_benchmark
 from dwmr.planning.tasks import tasks_of
-
-
-@pytest.fixture
-def cli(monkeypatch, capsys):
-    """Run a command; its exit status, standard output and standard error."""
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["dwmr", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        return ended.value.code, said.out, said.err
-
-    return run
 
 
 @pytest.fixture(scope="module")
