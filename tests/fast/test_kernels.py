@@ -48,6 +48,7 @@ def agree(fast, plain, inputs, bound):
         ((2, 3, 1, 8, 12), (8, 16, 5), (True, True, False)),
         ((1, 5, 3, 6, 4), (16, 4), (False, True)),
         ((2, 2, 1, 4, 8), (32, 64, 48), (True, False, False)),
+        ((2, 3, 1, 5, 7), (8, 20, 3), (False, False, False)),  # an odd width: one pixel at a time
     ],
 )
 def test_convolutional_features(monkeypatch, shape, outputs, pools):

@@ -1,12 +1,13 @@
-"""The convolutional parts of `ConvEncoder` and `ConvDecoder` in four Triton kernels, for many runs at once.
+"""The convolutional parts of `ConvEncoder` and `ConvDecoder` in Triton kernels, for many runs at once.
 
 Each block is a 3×3 convolution, a normalisation of every channel of every image, ReLU, and perhaps 2×2 average pooling.
 Stock convolutions are slow on such small images and channels, and each elementwise step is a pass over the largest
-tensors of the whole update. Here activations lie with channels last and a border of zeros, so that the three taps of a
-row are 3·C neighbouring numbers:
+tensors of the whole update. Here activations lie with channels last and a border of zeros, so that the taps of a row
+are neighbouring numbers; where there are few channels, two neighbouring pixels are made at once from the four columns
+they see, which fills the matrix units:
 
-    convolve         a matrix product for each of the three rows of taps; with turned weights, the input's gradient
-    weight_gradient  output gradients times inputs, summed over groups of images, then over groups
+    convolve         a matrix product for each tap or row of taps; with turned weights, the input's gradient
+    weight_gradient  output gradients times inputs, summed over groups of pixels, then over groups
     normalize        one program an image: moments in one pass, then affine map, ReLU and pooling in another
     normalize_back   the same image once more, back to the convolution's output (both in `triton_norm`)
 
@@ -25,10 +26,26 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional as F
 
+from dwmr.errors import InputError
 from dwmr.fast.triton_norm import EPS, normalize, normalize_back
 
 PRECISION = "tf32"
-PROGRAMS = 528  # a few for each multiprocessor of the largest GPUs
+PROGRAMS = 1056  # a few for each multiprocessor of the largest GPUs
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a kernel is run: places in one step, warps, and how many steps are read ahead."""
+
+    block: int
+    warps: int
+    stages: int
+
+
+# What was quickest on an H200 over the shapes of all presets.
+CONVOLVE = Launch(block=256, warps=8, stages=2)
+CONVOLVE_TWO = Launch(block=128, warps=4, stages=2)
+GRADIENT = Launch(block=32, warps=4, stages=3)
 
 
 @dataclass(frozen=True)
@@ -144,78 +161,123 @@ def _unpadded(x: Tensor) -> Tensor:
 def convolve(x: Tensor, weight: Tensor, transposed: bool = False) -> Tensor:
     """x (S·N, H + 2, W + 2, C) with weight (S, O, C, 3, 3) to (S·N, H, W, O); ``transposed`` maps O channels to C."""
     images, height, width, channels = x.shape[0], x.shape[1] - 2, x.shape[2] - 2, x.shape[3]
-    outputs = weight.shape[2] if transposed else weight.shape[1]
+    runs, outputs = len(weight), weight.shape[2] if transposed else weight.shape[1]
     result = x.new_empty(images, height, width, outputs)
-    block = 128 if height * width >= 512 else 64
-    _convolve[(images, triton.cdiv(height * width, block))](
+    side = _pixels_at_once(width, channels, outputs)
+    taps = _laid_out(weight, transposed, side)
+    places = images // runs * height * (width // side)
+    steps = 1 if channels == 1 else 9 if side == 1 and channels >= 16 else 3
+    launch = CONVOLVE_TWO if side == 2 and channels > 1 else CONVOLVE
+    _check_size(x, result, runs)
+    _convolve[(triton.cdiv(places, launch.block), runs)](
         x,
-        weight,
+        taps,
         result,
-        images // len(weight),
+        places,
         HEIGHT=height,
         WIDTH=width,
         C=channels,
-        OUT=outputs,
-        KP=_padded_taps(channels),
-        OP=max(16, triton.next_power_of_2(outputs)),
-        BLOCK=block,
-        TRANSPOSED=transposed,
+        OUT=side * outputs,
+        SIDE=side,
+        STEPS=steps,
+        K=taps.shape[1] // steps,
+        KP=_padded_size(taps.shape[1] // steps),
+        OP=_padded_size(side * outputs),
+        BLOCK=launch.block,
         PRECISION=PRECISION,
-        num_warps=4,
+        num_warps=launch.warps,
+        num_stages=launch.stages,
     )
     return result
 
 
-def _padded_taps(channels: int) -> int:
-    """Inner size of one product: the 3·C numbers of a row of taps, or all nine taps of a single channel."""
-    return 16 if channels == 1 else max(16, triton.next_power_of_2(3 * channels))
+def _check_size(x: Tensor, other: Tensor, runs: int) -> None:
+    """The kernels count the numbers of one run in 32 bits."""
+    if max(x.numel(), other.numel()) // runs >= 2**31:
+        raise InputError("the images of one minibatch are too many or too large: take fewer, or smaller ones")
+
+
+def _pixels_at_once(width: int, channels: int, outputs: int) -> int:
+    """Two neighbouring pixels where one would leave half of a product empty."""
+    return 2 if width % 2 == 0 and min(channels, outputs) < 16 else 1
+
+
+def _padded_size(size: int) -> int:
+    """The sides of a product are powers of two, 16 at least."""
+    return max(16, triton.next_power_of_2(size))
+
+
+def _laid_out(weight: Tensor, transposed: bool, side: int) -> Tensor:
+    """Weights (S, O, C, 3, 3) as the products take them, (S, 3 · (2 + side) · C, side · O): for each of the columns
+    that ``side`` neighbouring pixels see, what it gives to each of them. ``transposed`` exchanges O and C and turns
+    the taps."""
+    runs, outputs, channels = weight.shape[:3]
+    if transposed:
+        outputs, channels = channels, outputs
+    result = weight.new_empty(runs, 3 * (2 + side) * channels, side * outputs)
+    _lay_out[(triton.cdiv(result.numel(), 1024),)](
+        weight, result, result.numel(), C=channels, OUT=outputs, SIDE=side, TRANSPOSED=transposed
+    )
+    return result
+
+
+@triton.jit
+def _lay_out(weight, result, size, C: tl.constexpr, OUT: tl.constexpr, SIDE: tl.constexpr, TRANSPOSED: tl.constexpr):
+    at = tl.program_id(0) * 1024 + tl.arange(0, 1024)
+    pixel, o = at // OUT % SIDE, at % OUT
+    tap = at // (OUT * SIDE)
+    c, column, dy, run = tap % C, tap // C % (2 + SIDE), tap // (C * (2 + SIDE)) % 3, tap // (C * (2 + SIDE) * 3)
+    dx = column - pixel
+    if TRANSPOSED:
+        place = ((run * C + c) * OUT + o) * 9 + (2 - dy) * 3 + 2 - dx
+    else:
+        place = ((run * OUT + o) * C + c) * 9 + dy * 3 + dx
+    seen = (dx >= 0) & (dx < 3)
+    tl.store(result + at, tl.load(weight + place, (at < size) & seen, 0.0), at < size)
 
 
 @triton.jit
 def _convolve(
     x,
-    weight,
+    taps,
     result,
-    count,
+    places,
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
     C: tl.constexpr,
     OUT: tl.constexpr,
+    SIDE: tl.constexpr,
+    STEPS: tl.constexpr,
+    K: tl.constexpr,
     KP: tl.constexpr,
     OP: tl.constexpr,
     BLOCK: tl.constexpr,
-    TRANSPOSED: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    image = tl.program_id(0).to(tl.int64)
-    pixel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    live = pixel < HEIGHT * WIDTH
-    corner = (pixel // WIDTH) * (WIDTH + 2) + pixel % WIDTH
+    run = tl.program_id(1).to(tl.int64)
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    live = place < places
+    across: tl.constexpr = WIDTH // SIDE
+    wide: tl.constexpr = WIDTH + 2
+    image, inside = place // (HEIGHT * across), place % (HEIGHT * across)
+    x += run * (places // (HEIGHT * across)) * ((HEIGHT + 2) * wide * C)
+    corner = x + (image * ((HEIGHT + 2) * wide) + inside // across * wide + inside % across * SIDE)[:, None] * C
     k = tl.arange(0, KP)
     o = tl.arange(0, OP)
-    x += image * ((HEIGHT + 2) * (WIDTH + 2) * C)
-    weight += (image // count) * (C * OUT * 9)
+    known = (k < K)[:, None] & (o < OUT)[None, :]
+    taps += run * (STEPS * K * OUT) + k[:, None] * OUT + o[None, :]
     total = tl.zeros((BLOCK, OP), tl.float32)
-    if C == 1:
-        near = (k // 3) * (WIDTH + 2) + k % 3
-        v = tl.load(x + corner[:, None] + near[None, :], live[:, None] & (k < 9)[None, :], 0.0)
-        tap = 8 - k if TRANSPOSED else k
-        w = tl.load(weight + o[None, :] * 9 + tap[:, None], (k < 9)[:, None] & (o < OUT)[None, :], 0.0)
-        total = tl.dot(v, w, total, input_precision=PRECISION)
+    if STEPS == 1:
+        near = k // (2 + SIDE) * wide + k % (2 + SIDE)
+        v = tl.load(corner + near[None, :], live[:, None] & (k < K)[None, :], 0.0)
+        total = tl.dot(v, tl.load(taps, known, 0.0), total, input_precision=PRECISION)
     else:
-        known = (k < 3 * C)[:, None] & (o < OUT)[None, :]
-        dx, c = k // C, k % C
-        for dy in tl.static_range(3):
-            v = tl.load(
-                x + (corner[:, None] + dy * (WIDTH + 2)) * C + k[None, :], live[:, None] & (k < 3 * C)[None, :], 0.0
-            )
-            if TRANSPOSED:
-                place = (c[:, None] * OUT + o[None, :]) * 9 + (2 - dy) * 3 + (2 - dx)[:, None]
-            else:
-                place = (o[None, :] * C + c[:, None]) * 9 + dy * 3 + dx[:, None]
-            w = tl.load(weight + place, known, 0.0)
+        for step in range(STEPS):
+            near = step // 3 * wide + step % 3 if STEPS == 9 else step * wide
+            v = tl.load(corner + (near * C + k)[None, :], live[:, None] & (k < K)[None, :], 0.0)
+            w = tl.load(taps + step * (K * OUT), known, 0.0)
             total = tl.dot(v, w, total, input_precision=PRECISION)
-    target = result + (image * (HEIGHT * WIDTH) + pixel[:, None]) * OUT + o[None, :]
+    target = result + run * places * OUT + place[:, None] * OUT + o[None, :]
     tl.store(target, total, live[:, None] & (o < OUT)[None, :])
 
 
@@ -223,33 +285,39 @@ def weight_gradient(x: Tensor, arrived: Tensor, shape: torch.Size) -> Tensor:
     """Gradient (S, O, C, 3, 3) from inputs (S·N, H + 2, W + 2, C) and output gradients (S·N, H or H + 2, …, O)."""
     images, height, width, channels = x.shape[0], x.shape[1] - 2, x.shape[2] - 2, x.shape[3]
     runs, outputs = shape[:2]
-    count = images // runs
-    size = max(1, images // PROGRAMS)
-    groups = triton.cdiv(count, size)
-    partial = x.new_empty(runs, groups, *shape[1:])
-    taps, rows = _padded_taps(channels), max(16, triton.next_power_of_2(outputs))
+    side = _pixels_at_once(width, channels, outputs)
+    places = images // runs * height * (width // side)
+    row = (2 + side) * channels  # numbers in a row of taps
+    taps, rows = _padded_size(3 * row if channels == 1 else row), _padded_size(side * outputs)
     apart = channels > 1 and taps * rows > 4096  # three sums of that size do not fit one program's registers
-    _weight_gradient[(runs * groups, 3 if apart else 1)](
+    wanted = triton.cdiv(places, max(1, PROGRAMS // (3 * runs if apart else runs)))
+    size = triton.cdiv(wanted, GRADIENT.block) * GRADIENT.block
+    groups = triton.cdiv(places, size)
+    _check_size(x, arrived, runs)
+    partial = x.new_empty(runs, groups, side, outputs, 3, 2 + side, channels)
+    _weight_gradient[(groups, 3 if apart else 1, runs)](
         x,
         arrived,
         partial,
-        count,
-        groups,
+        places,
         size,
         HEIGHT=height,
         WIDTH=width,
         C=channels,
         OUT=outputs,
+        SIDE=side,
         KP=taps,
         OP=rows,
-        BLOCK=64 if channels > 16 else 128,
+        BLOCK=GRADIENT.block,
         BORDER=(arrived.shape[1] - height) // 2,
         APART=apart,
         PRECISION=PRECISION,
-        num_warps=4,
-        num_stages=2 if apart else 3,  # what is read ahead has to fit the shared memory
+        num_warps=GRADIENT.warps,
+        num_stages=GRADIENT.stages,
     )
-    return partial.sum(1)
+    total = partial.sum(1)
+    first, last = total[:, 0, :, :, :3], total[:, -1, :, :, -3:]
+    return (first + last if side == 2 else first).permute(0, 1, 4, 2, 3)
 
 
 @triton.jit
@@ -257,13 +325,13 @@ def _weight_gradient(
     x,
     arrived,
     partial,
-    count,
-    groups,
+    places,
     size,
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
     C: tl.constexpr,
     OUT: tl.constexpr,
+    SIDE: tl.constexpr,
     KP: tl.constexpr,
     OP: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -271,50 +339,51 @@ def _weight_gradient(
     APART: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    place = tl.program_id(0).to(tl.int64)
+    group = tl.program_id(0)
     first = tl.program_id(1)  # the row of taps that a program sums, where they are summed apart
-    run, group = place // groups, place % groups
+    run = tl.program_id(2).to(tl.int64)
     k = tl.arange(0, KP)
     o = tl.arange(0, OP)
     top = tl.zeros((OP, KP), tl.float32)
     middle = tl.zeros((OP, KP), tl.float32)
     bottom = tl.zeros((OP, KP), tl.float32)
-    row: tl.constexpr = (WIDTH + 2) * C
-    for number in range(group * size, tl.minimum(group * size + size, count)):
-        image = run * count + number
-        source = x + image * ((HEIGHT + 2) * (WIDTH + 2) * C)
-        gradient = arrived + image * ((HEIGHT + 2 * BORDER) * (WIDTH + 2 * BORDER) * OUT)
-        for start in range(0, HEIGHT * WIDTH, BLOCK):
-            pixel = start + tl.arange(0, BLOCK)
-            live = pixel < HEIGHT * WIDTH
-            r, c = pixel // WIDTH, pixel % WIDTH
-            at = (r + BORDER) * (WIDTH + 2 * BORDER) + c + BORDER
-            g = tl.load(gradient + at[:, None] * OUT + o[None, :], live[:, None] & (o < OUT)[None, :], 0.0)
-            g = tl.trans(g)
-            corner = r * (WIDTH + 2) + c
-            if C == 1:
-                near = (k // 3) * (WIDTH + 2) + k % 3
-                v = tl.load(source + corner[:, None] + near[None, :], live[:, None] & (k < 9)[None, :], 0.0)
-                top = tl.dot(g, v, top, input_precision=PRECISION)
-            elif APART:
-                inside = live[:, None] & (k < 3 * C)[None, :]
-                taps = source + first * row + corner[:, None] * C + k[None, :]
-                top = tl.dot(g, tl.load(taps, inside, 0.0), top, input_precision=PRECISION)
-            else:
-                inside = live[:, None] & (k < 3 * C)[None, :]
-                taps = source + corner[:, None] * C + k[None, :]
-                top = tl.dot(g, tl.load(taps, inside, 0.0), top, input_precision=PRECISION)
-                middle = tl.dot(g, tl.load(taps + row, inside, 0.0), middle, input_precision=PRECISION)
-                bottom = tl.dot(g, tl.load(taps + 2 * row, inside, 0.0), bottom, input_precision=PRECISION)
-    target = partial + place * (C * OUT * 9) + o[:, None] * (C * 9)
-    if C == 1:
-        tl.store(target + k[None, :], top, (k < 9)[None, :] & (o < OUT)[:, None])
-    else:
-        target += ((k % C) * 9 + k // C)[None, :]
-        known = (k < 3 * C)[None, :] & (o < OUT)[:, None]
-        if APART:
-            tl.store(target + 3 * first, top, known)
+    across: tl.constexpr = WIDTH // SIDE
+    wide: tl.constexpr = WIDTH + 2
+    framed: tl.constexpr = WIDTH + 2 * BORDER
+    taps: tl.constexpr = 3 * (2 + SIDE) if C == 1 else (2 + SIDE) * C
+    images = places // (HEIGHT * across)
+    x += run * images * ((HEIGHT + 2) * wide * C)
+    arrived += run * images * ((HEIGHT + 2 * BORDER) * framed * OUT)
+    end = tl.minimum(group * size + size, places)
+    for start in range(group * size, end, BLOCK):
+        place = start + tl.arange(0, BLOCK)
+        live = place < end
+        image, inside = place // (HEIGHT * across), place % (HEIGHT * across)
+        r, c = inside // across, inside % across * SIDE
+        at = image * ((HEIGHT + 2 * BORDER) * framed) + (r + BORDER) * framed + c + BORDER
+        g = tl.load(arrived + at[:, None] * OUT + o[None, :], live[:, None] & (o < SIDE * OUT)[None, :], 0.0)
+        g = tl.trans(g)
+        corner = x + (image * ((HEIGHT + 2) * wide) + r * wide + c)[:, None] * C
+        known = live[:, None] & (k < taps)[None, :]
+        if C == 1:
+            near = k // (2 + SIDE) * wide + k % (2 + SIDE)
+            top = tl.dot(g, tl.load(corner + near[None, :], known, 0.0), top, input_precision=PRECISION)
+        elif APART:
+            v = tl.load(corner + (first * wide * C + k)[None, :], known, 0.0)
+            top = tl.dot(g, v, top, input_precision=PRECISION)
         else:
-            tl.store(target, top, known)
-            tl.store(target + 3, middle, known)
-            tl.store(target + 6, bottom, known)
+            near = corner + k[None, :]
+            top = tl.dot(g, tl.load(near, known, 0.0), top, input_precision=PRECISION)
+            middle = tl.dot(g, tl.load(near + wide * C, known, 0.0), middle, input_precision=PRECISION)
+            bottom = tl.dot(g, tl.load(near + 2 * wide * C, known, 0.0), bottom, input_precision=PRECISION)
+    length: tl.constexpr = 3 * (2 + SIDE) * C
+    target = partial + ((run * tl.num_programs(0) + group) * (SIDE * OUT) + o)[:, None] * length + k[None, :]
+    known = (k < taps)[None, :] & (o < SIDE * OUT)[:, None]
+    if C == 1:
+        tl.store(target, top, known)
+    elif APART:
+        tl.store(target + first * taps, top, known)
+    else:
+        tl.store(target, top, known)
+        tl.store(target + taps, middle, known)
+        tl.store(target + 2 * taps, bottom, known)

@@ -107,7 +107,11 @@ class DoubleBlock(nn.Module):
 
 
 class FarPredictor(nn.Module):
-    """Residual blocks over a grid of cells, enough of them that a cell's next bits can depend on every other cell."""
+    """Residual blocks over a grid of cells, enough of them that a cell's next bits can depend on every other cell.
+
+    After the first block each cell is also told the largest value of every channel over the grid: whether something is
+    to be seen anywhere. What an agent uncovers as it leaves a cell may hang on just that.
+    """
 
     def __init__(self, image_shape: ImageShape, bits: int, n_actions: int, *, cells: int, channels: int = 32) -> None:
         super().__init__()
@@ -115,9 +119,10 @@ class FarPredictor(nn.Module):
             raise InputError(f"a grid of {cells}×{cells} cells needs bits divisible by {cells**2}, got {bits}")
         depth, blocks = bits // cells**2, -(-(cells - 1) // 2)  # each block sees two cells farther
         self.cells = cells
-        self.layers = nn.Sequential(
-            nn.Conv2d(depth + n_actions, channels, 1),
-            *(DoubleBlock(channels) for _ in range(blocks)),
+        self.first = nn.Sequential(nn.Conv2d(depth + n_actions, channels, 1), DoubleBlock(channels))
+        self.anywhere = nn.Conv2d(channels, channels, 1)
+        self.rest = nn.Sequential(
+            *(DoubleBlock(channels) for _ in range(blocks - 1)),
             nn.Conv2d(channels, depth, 1),
             nn.Flatten(),
         )
@@ -125,7 +130,8 @@ class FarPredictor(nn.Module):
     def forward(self, codes: Tensor, actions: Tensor) -> Tensor:
         grid = (2 * codes - 1).unflatten(-1, (-1, self.cells, self.cells))
         spread = actions[..., None, None].expand(*actions.shape, self.cells, self.cells)
-        return self.layers(torch.cat([grid, spread], dim=-3))
+        near = self.first(torch.cat([grid, spread], dim=-3))
+        return self.rest(near + self.anywhere(near.amax((-2, -1), keepdim=True)))
 
 
 def generic_predictor(image_shape: ImageShape, bits: int, n_actions: int) -> MLPPredictor:
