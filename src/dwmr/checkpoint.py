@@ -12,15 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
 
+import dwmr
 from dwmr.config import Config
 from dwmr.errors import InputError, unknown
-from dwmr.files import atomic_write_bytes
+from dwmr.files import atomic_folder, atomic_write_bytes, atomic_write_json
 from dwmr.schemes import Learner
+from dwmr.transitions import Transitions
 from dwmr.world_model import WorldModel, build_model, resolve_device
 
 FORMAT = "dwmr-run"
@@ -55,6 +58,14 @@ class RunInfo:
             "data": self.data,
             "versions": dict(self.versions),
         }
+
+
+def info_of(
+    config: Config, seed: int, train: Transitions, *, decoder: bool, own_parts: tuple[str, ...] = (), data: str
+) -> RunInfo:
+    """What is said of a run on these transitions, whose fingerprint is ``data``."""
+    versions = {"dwmr": dwmr.__version__, "torch": torch.__version__, "numpy": np.__version__}
+    return RunInfo(config, seed, train.image_shape, train.n_actions, decoder, own_parts, data, versions)
 
 
 def read_info(folder: str | Path) -> RunInfo:
@@ -96,6 +107,18 @@ def save_checkpoint(folder: str | Path, learner: Learner, epoch: int) -> None:
     for label, optimizer in _optimizers(learner).items():
         for index, state in optimizer.state_dict()["state"].items():
             tensors |= {f"{label}.{index}.{name}": value for name, value in state.items()}
+    _write_tensors(folder, tensors, epoch)
+
+
+def save_model(folder: str | Path, model: WorldModel, info: RunInfo) -> None:
+    """A run folder with the finished model alone: it can be used like any other, but not be trained further."""
+    with atomic_folder(folder) as fresh:
+        atomic_write_json(fresh / RUN, info.to_dict())
+        tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
+        _write_tensors(fresh, tensors, info.config.epochs)
+
+
+def _write_tensors(folder: str | Path, tensors: Mapping[str, Tensor], epoch: int) -> None:
     # Copies, because safetensors refuses tensors that share memory, as tied weights do.
     on_cpu = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
     atomic_write_bytes(Path(folder) / CHECKPOINT, to_safetensors(on_cpu, {"epoch": str(epoch)}))
@@ -104,6 +127,8 @@ def save_checkpoint(folder: str | Path, learner: Learner, epoch: int) -> None:
 def restore(folder: str | Path, learner: Learner) -> int:
     """Put the folder's checkpoint into a learner; the number of epochs it has behind it."""
     tensors, epoch = _read_tensors(folder)
+    if not _part(tensors, "target."):
+        raise InputError(f"{folder} holds a finished model alone: it cannot be trained further")
     device = learner.model.device
     _load_into(learner.model, _part(tensors, "model."), folder)
     _load_into(learner.target, _part(tensors, "target."), folder)

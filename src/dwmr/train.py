@@ -12,13 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
-import dwmr
 from dwmr import progress as progress_bars
-from dwmr.checkpoint import RunInfo
+from dwmr.checkpoint import info_of
 from dwmr.config import Config, Hyper
 from dwmr.data.batches import EpochPlan, Loader, plan_epoch
 from dwmr.engine import Engine, PlainEngine, new_hyper
@@ -212,16 +210,7 @@ def _train_all(
         learner = Learner(model, family, hyper.lr, noisy_predictor=config.noisy_predictor)  # type: ignore[arg-type]
         member = _Member(config, seed, learner, hyper, None if out is None else Path(out))
         if member.folder is not None:
-            info = RunInfo(
-                config=config,
-                seed=seed,
-                image_shape=train.image_shape,
-                n_actions=train.n_actions,
-                decoder=family.decoder,
-                own_parts=own_parts,
-                data=data,
-                versions={"dwmr": dwmr.__version__, "torch": torch.__version__, "numpy": np.__version__},
-            )
+            info = info_of(config, seed, train, decoder=family.decoder, own_parts=own_parts, data=data)
             member.done, member.metrics = open_folder(member.folder, info, learner, resume)
         members.append(member)
 

@@ -62,6 +62,19 @@ def test_a_run_is_what_training_and_evaluation_give(reference):
     assert stored["code"]["dwmr"] == dwmr.__version__
 
 
+def test_models_are_kept_when_asked_for(tmp_path):
+    (cell,) = TABLE.choose(["dwmr,8puzzle"])
+    left = tmp_path / "models" / cell.key / "seed-1"
+    left.mkdir(parents=True)  # what a stopped campaign may leave
+    assert run(tmp_path, "dwmr,8puzzle", models=tmp_path / "models")
+    splits = dwmr.load_splits(Path(os.environ["DWMR_CACHE"]) / "data" / "8puzzle")
+    (found,) = examine_many([dwmr.WorldModel.load(left, device="cpu")], train=splits.train, test=splits.test)
+    stored = json.loads(run_file(tmp_path, cell, 1).read_text())
+    assert stored["figures"] == json.loads(json.dumps(found.figures))
+    with pytest.raises(InputError, match="cannot be trained further"):
+        dwmr.train(cell.config, train=splits.train, seed=1, out=left, resume=True, device="cpu", progress=False)
+
+
 def test_the_table_holds_a_figure_of_every_run(reference):
     found = json.loads((reference / "table3.json").read_text())
     assert set(found) == {"dwmr", "no-var"}

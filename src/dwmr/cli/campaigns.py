@@ -109,6 +109,7 @@ def reproduce(
     page: Annotated[Path, typer.Option(help="With results: the page to bring up to date.")] = Path("docs/results.md"),
     budget: Annotated[float | None, typer.Option(help="End in order before so many seconds.", min=1)] = None,
     again: Annotated[bool, typer.Option("--again", help="Repeat runs made with other values than now.")] = False,
+    models: Annotated[Path | None, typer.Option(help="Keep the trained models here too, as run folders.")] = None,
     seed: Annotated[int, typer.Option(help="The first run's seed.", min=0)] = 0,
     device: Device = "auto",
     as_json: AsJson = False,
@@ -144,6 +145,7 @@ def reproduce(
         device=device,
         budget=budget,
         again=again,
+        models=models,
         kept=lambda: write_table(table, destination),
     )
     results = write_table(table, destination)

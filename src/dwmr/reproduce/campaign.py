@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from typing import Any
 import torch
 
 import dwmr
+from dwmr.checkpoint import info_of, save_model
 from dwmr.data.collect import cached_benchmark
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.evaluation import examine_many
@@ -32,7 +34,7 @@ from dwmr.reproduce.runs import (
     write_run,
 )
 from dwmr.train import check_choices
-from dwmr.transitions import Splits, load_splits
+from dwmr.transitions import Splits, Transitions, load_splits
 from dwmr.world_model import resolve_device
 
 MARGIN = 1.25  # an estimate may be wrong by so much before a budget is overrun
@@ -121,12 +123,14 @@ def run(
     device: str = "auto",
     budget: float | None = None,
     again: bool = False,
+    models: Path | None = None,
     progress: bool | None = None,
     kept: Callable[[], object] = lambda: None,
 ) -> bool:
     """Make the runs that are missing; ``kept`` is called after each cell that gained some. True if all are there.
 
-    With a ``budget`` of seconds no cell is begun that would, by its estimate, end after it.
+    With a ``budget`` of seconds no cell is begun that would, by its estimate, end after it. ``models`` keeps the
+    trained models too, as run folders.
     """
     started = time.perf_counter()
     where = resolve_device(device)
@@ -141,7 +145,7 @@ def run(
                 log.info("stopped in order after %.0f s; the same command goes on", spent)
                 return False
             _announce(group, number, len(cells))
-            for stored in _make(cell, group.missing, data, str(where), progress):
+            for stored in _make(cell, group.missing, data, str(where), models, progress):
                 write_run(out, cell, stored)
             kept()
     return True
@@ -193,7 +197,9 @@ class _Data:
         return self.loaded[benchmark]
 
 
-def _make(cell: Cell, seeds: Sequence[int], data: _Data, device: str, progress: bool | None) -> list[StoredRun]:
+def _make(
+    cell: Cell, seeds: Sequence[int], data: _Data, device: str, models_folder: Path | None, progress: bool | None
+) -> list[StoredRun]:
     """Train the runs of these seeds together and judge them on the test split."""
     started = time.perf_counter()
     splits, words = data.of(cell.benchmark)
@@ -204,6 +210,8 @@ def _make(cell: Cell, seeds: Sequence[int], data: _Data, device: str, progress: 
         warnings.filterwarnings("ignore", message=".*the code is collapsing", category=RuntimeWarning)
         results = dwmr.train_many(cell.config, train=splits.train, seeds=seeds, device=device, progress=progress)
     trained = time.perf_counter()
+    if models_folder is not None:
+        _keep_models([each for each in results if isinstance(each, dwmr.Run)], models_folder / cell.key, splits.train)
     models = [result.model for result in results if isinstance(result, dwmr.Run)]
     told = {"train": splits.train, "test": splits.test, "rollout": splits.rollout}
     found = iter(examine_many(models, **told) if models else [])  # type: ignore[arg-type]
@@ -228,6 +236,15 @@ def _make(cell: Cell, seeds: Sequence[int], data: _Data, device: str, progress: 
             )
         )
     return stored
+
+
+def _keep_models(runs: Sequence[dwmr.Run], folder: Path, train: Transitions) -> None:
+    """Each run's model as FOLDER/seed-N, in the place of one that a stopped campaign left."""
+    for run in runs:
+        place = folder / f"seed-{run.seed}"
+        shutil.rmtree(place, ignore_errors=True)
+        decoder = run.model.decoder is not None
+        save_model(place, run.model, info_of(run.config, run.seed, train, decoder=decoder, data=train.fingerprint()))
 
 
 def _known_seconds(out: Path, table: Table, machine: str) -> dict[str, float]:
