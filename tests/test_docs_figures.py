@@ -43,6 +43,22 @@ def test_symbols_of_iceslider(name, start):
     assert int(cells[7]) == entry["levels"]["optimal"]
 
 
+@pytest.mark.parametrize(
+    ("name", "unit", "sizes"),
+    [
+        ("planning_cpu2.json", 1, (256, 1024, 4096, 16384)),
+        ("planning_h200.json", 1e6, (4096, 16384, 65536, 262144, 1048576)),
+    ],
+)
+@pytest.mark.parametrize("planner", ["breadth_first", "batch_astar"])
+def test_the_speed_of_planning(name, unit, sizes, planner):
+    page = (ROOT / "docs" / "planning.md").read_text(encoding="utf-8").partition(name)[2]
+    found = json.loads((ROOT / "benchmarks" / "results" / name).read_text(encoding="utf-8"))
+    line = next(line for line in page.splitlines() if line.startswith(f"| `{planner}` |"))
+    shown = [float(cell.strip(" *").replace(",", "")) * unit for cell in line.split("|")[2:-1]]
+    assert shown == pytest.approx([found[f"{planner}_batch{size}_states_per_second"] for size in sizes], rel=0.02)
+
+
 def test_the_readme_speaks_of_them_too():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     solved = results("planning.json")["iceslider"]["breadth_first"]
