@@ -35,8 +35,13 @@ def test_cross_moments_equal_their_definitions():
     shared = [[covariance(column(one, i), column(other, j)) for j in range(4)] for i in range(4)]
     found = losses.cross_covariance(first, second)
     torch.testing.assert_close(found, torch.tensor(shared, dtype=torch.float64))
-    expected = mean(max(0.0, 0.3**2 - shared[k][k]) for k in range(4))
-    assert float(losses.cross_variance(found, 0.3)) == pytest.approx(expected)
+    bend = losses.STRAIGHT_BELOW
+    roots = [
+        math.sqrt(value) if value > bend else math.sqrt(bend) + (value - bend) / (2 * math.sqrt(bend))
+        for value in (shared[k][k] for k in range(4))
+    ]
+    assert min(roots) < math.sqrt(bend) < max(roots)  # both sides of the bend
+    assert float(losses.cross_variance(found, 0.3)) == pytest.approx(mean(max(0.0, 0.3 - root) for root in roots))
     least = [math.sqrt(max(shared[k][k], losses.LEAST_SHARED)) for k in range(4)]
     excess = [
         max(0.0, abs(shared[i][j] + shared[j][i]) / (2 * least[i] * least[j]) - 0.1)
@@ -55,10 +60,15 @@ def test_what_one_look_alone_shows_earns_nothing():
     first, second = torch.stack([state, mine], 1), torch.stack([state, yours], 1)
     assert float(losses.variance(first, 0.49)) == 0
     shared = losses.cross_covariance(first, second)
-    shortage = (0.49**2 - shared.diagonal()).clamp_min(0)
-    assert float(shortage[0]) == 0
-    assert float(shortage[1]) == pytest.approx(0.49**2, abs=0.02)
-    assert float(losses.cross_variance(shared, 0.49)) == pytest.approx(float(shortage.mean()))
+    assert float(losses.cross_variance(shared[:1, :1], 0.49)) == 0
+    assert float(losses.cross_variance(shared[1:, 1:], 0.49)) > 0.4
+
+
+def test_the_first_shared_covariance_has_a_slope():
+    for value in (-0.01, 0.0, 0.2):
+        shared = torch.full((1, 1), value, dtype=torch.float64, requires_grad=True)
+        (slope,) = torch.autograd.grad(losses.cross_variance(shared, 0.49), shared)
+        assert -20 < float(slope) < -0.5
 
 
 def test_cross_moments_of_several_runs():

@@ -15,6 +15,7 @@ from dwmr.errors import InputError
 
 EPS = 1e-6
 LEAST_SHARED = 0.01  # a bit whose looks share less covariance is treated as if they shared this much
+STRAIGHT_BELOW = 0.001  # where the root of a shared covariance goes on as a straight line
 
 Number = float | Tensor
 
@@ -99,12 +100,16 @@ def cross_covariance(first: Tensor, second: Tensor) -> Tensor:
 
 
 def cross_variance(covariance: Tensor, gamma: Number) -> Tensor:
-    """How far the covariance of a bit with itself in the other look falls short of gamma².
+    """How far the root of each bit's covariance with itself in the other look falls short of gamma: `variance`, of
+    what both looks show. What only one of them shows, such as a handwriting, adds nothing.
 
-    What only one look shows, such as a handwriting, adds nothing to it.
+    Below `STRAIGHT_BELOW` the root goes on as a straight line, so that it has a slope where nothing is shared yet.
     """
     shared = covariance.diagonal(dim1=-2, dim2=-1)
-    return F.relu(_over_bits(gamma) ** 2 - shared).mean(-1)
+    least = STRAIGHT_BELOW**0.5
+    bent = shared.clamp_min(STRAIGHT_BELOW).sqrt()
+    deviation = torch.where(shared > STRAIGHT_BELOW, bent, least + (shared - STRAIGHT_BELOW) / (2 * least))
+    return F.relu(_over_bits(gamma) - deviation).mean(-1)
 
 
 def cross_correlation(covariance: Tensor, margin: Number) -> Tensor:
