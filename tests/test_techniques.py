@@ -14,8 +14,10 @@ from dwmr.data.batches import Loader, plan_epoch, second_looks
 from dwmr.errors import InputError
 from dwmr.nets.encoders import ENCODERS, GridEncoder
 from dwmr.nets.predictors import FarPredictor
-from dwmr.objectives import OBJECTIVES, objective_of
+from dwmr.objectives import OBJECTIVES, Codes, objective_of
 from dwmr.schedules import values_at
+from dwmr.slow_start import start_slowly
+from dwmr.world_model import build_model
 from tests.reference import column, mean
 
 
@@ -96,7 +98,7 @@ def test_every_technique_is_off_by_default():
 def test_cross_adds_its_terms_to_any_model():
     for model in OBJECTIVES:
         family = objective_of(Config().replace(model=model, cross=True))
-        assert set(family.terms) - set(OBJECTIVES[model].terms) == {"cross_var", "cross_cor"}
+        assert set(family.terms) - set(OBJECTIVES[model].terms) == {"cross_var", "cross_cor", "agree"}
 
 
 def test_cross_moments_take_the_place_of_the_usual_ones():
@@ -108,6 +110,90 @@ def test_cross_moments_take_the_place_of_the_usual_ones():
     assert values_at(config.replace(cross_from=3, cross_to=3), 3)["cross_var"] == 4
     with pytest.raises(InputError, match="cross_from"):
         config.replace(cross_from=5)
+
+
+def test_agreement_is_one_less_the_correlation():
+    first, second = looks()
+    expected = mean(1 - np.corrcoef(first[:, k], second[:, k])[0, 1] for k in range(4))
+    assert float(losses.agreement(first, second)) == pytest.approx(expected, rel=1e-2)
+    assert float(losses.agreement(first, first)) == pytest.approx(0, abs=1e-2)
+    assert float(losses.agreement(torch.zeros(9, 2), torch.rand(9, 2))) == 1
+    rare = (torch.arange(6400) % 64 == 0).double()[:, None]
+    assert float(losses.agreement(rare, rare)) < 0.01
+
+
+def test_bits_by_cell():
+    """Bits are laid out as (channels, cells); moments by cell see the channels of every cell of every sample."""
+    codes = torch.arange(2 * 6.0).view(2, 6)
+    assert losses.by_cell(codes, 3).tolist() == [[0, 3], [1, 4], [2, 5], [6, 9], [7, 10], [8, 11]]
+    assert losses.by_cell(codes, 1) is codes
+    config = Config().replace(encoder="patch", by_cell=True, cross=True)
+    probs, bits, logits = torch.rand(3, 8, 12, generator=torch.Generator().manual_seed(0))
+    found = Codes(images=probs, probs=probs, next_bits=bits.round(), predicted=logits, next_probs=bits)
+    hyper = config.hyper
+    _, terms = objective_of(config, cells=4).evaluate(found, hyper)
+    cells, encoded, predicted = (losses.by_cell(each, 4) for each in (probs, bits, torch.sigmoid(logits)))
+    shared = losses.cross_covariance(encoded, predicted)
+    assert shared.shape == (3, 3)
+    expected = {
+        "var": losses.variance(cells, hyper.gamma),
+        "cor": losses.correlation(cells),
+        "cross_var": losses.cross_variance(shared, hyper.cross_gamma),
+        "cross_cor": losses.cross_correlation(shared, hyper.margin),
+        "agree": losses.agreement(encoded, predicted),
+        "cos": losses.coskewness(probs),
+    }
+    for name, value in expected.items():
+        torch.testing.assert_close(terms[name], value)
+
+
+def test_by_cell_wants_a_grid(ice):
+    with pytest.raises(InputError, match="grid"):
+        dwmr.train(Config().replace(encoder="generic", by_cell=True), train=ice, device="cpu", progress=False)
+
+
+def test_the_predictor_may_learn_alone_first(ice):
+    config = dwmr.preset("iceslider/strong", epochs=2, batch_size=64, slow_start=False)
+    start = build_model(config, ice.image_shape, ice.n_actions, decoder=False, seed=0)
+    weights = {}
+    for waits in (0, 2):
+        run = dwmr.train(config.replace(predictor_first=waits), train=ice, device="cpu", fast="off", progress=False)
+        weights[waits] = [start.encoder, run.model.encoder], [start.predictor, run.model.predictor]
+    for waits, (encoders, predictors) in weights.items():
+        same = [torch.equal(*pair) for pair in zip(*(each.parameters() for each in encoders))]
+        assert all(same) if waits else not any(same)
+        assert not any(torch.equal(*pair) for pair in zip(*(each.parameters() for each in predictors)))
+    with pytest.raises(InputError, match="predictor_first"):
+        config.replace(scheme="soft")
+
+
+@pytest.mark.parametrize("seed", [0, 1, 5])
+def test_slow_features_of_an_untrained_encoder_are_the_labels(ice, seed):
+    """Rock, floor, goal and agent have codes of their own before anything is learned. With seed 1 random weights see
+    agent and goal alike, with seed 5 both look like rock."""
+    config = dwmr.preset("iceslider/strong")
+    model = build_model(config, ice.image_shape, ice.n_actions, decoder=False, seed=seed)
+    start_slowly(model, ice)
+    codes = losses.by_cell(model.encode(ice.obs), 64).numpy() @ [4, 2, 1]
+    labels = np.asarray(ice.state).ravel()
+    usual = [np.bincount(codes[labels == label]).argmax() for label in range(4)]
+    assert len(set(usual)) == 4
+    assert np.mean(np.array(usual)[labels] == codes) > 0.999
+
+
+def test_a_slow_start_is_where_training_begins(ice, tmp_path):
+    config = dwmr.preset("iceslider/strong", epochs=1, batch_size=64, predictor_first=1)
+    model = build_model(config, ice.image_shape, ice.n_actions, decoder=False, seed=0)
+    start_slowly(model, ice)
+    run = dwmr.train(config, train=ice, out=tmp_path / "run", device="cpu", fast="off", progress=False)
+    assert all(torch.equal(*pair) for pair in zip(model.encoder.parameters(), run.model.encoder.parameters()))
+
+
+def test_a_slow_start_wants_a_linear_end(tiny):
+    encoder = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 6, bias=False))
+    config = Config().replace(slow_start=True, batch_size=16, epochs=1, low=0, high=6)
+    with pytest.raises(InputError, match="last layer is linear"):
+        dwmr.train(config, train=tiny, encoder=encoder, device="cpu", progress=False)
 
 
 def test_learning_rates_rise_and_fall():

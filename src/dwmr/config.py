@@ -37,10 +37,16 @@ class Hyper:
     cross_cor: float | Tensor = 2.0
     cross_gamma: float | Tensor = 0.49  # root of the covariance that the two looks should share
     margin: float | Tensor = 0.15  # correlation of two bits across looks that costs nothing
+    agree: float | Tensor = 0.0  # weight of the looks' disagreement, bit by bit
 
 
+TERMS = ("pred", "var", "cor", "cos", "loc", "rec", "kl", "cross_var", "cross_cor", "agree")  # weights of loss terms
 HYPER_NAMES = tuple(f.name for f in dataclasses.fields(Hyper))
 NO_CHANGE = Hyper(**dict.fromkeys(HYPER_NAMES, 1.0))
+
+
+# Options that act through the hyperparameters of an epoch alone.
+_SHAPES = ("schedules", "cross_from", "cross_to", "predictor_first", "cosine", "warmup")
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,9 @@ class Config:
     cross: bool = False  # variance and correlation are taken across two looks at the next state
     cross_from: int = 2  # epochs between which the moments across looks take the place of the usual ones
     cross_to: int = 5
+    by_cell: bool = False  # variance and correlation of the bits of one cell, over all cells; for encoders with a grid
+    slow_start: bool = False  # the encoder's last layer begins with what changes least from frame to frame
+    predictor_first: int = 0  # epochs in which the predictor learns alone, in its own step of a two-step scheme
     two_views: bool = False  # targets from two frames of the same state, where the data holds them
     cosine: bool = False  # the learning rate falls along half a cosine, to nearly 0
     warmup: int = 0  # epochs in which the learning rate rises
@@ -107,7 +116,7 @@ class Config:
 
     def structure(self) -> Config:
         """This configuration without its hyperparameters and schedules: runs that share it can be trained together."""
-        shapes = {name: getattr(Config, name) for name in ("schedules", "cross_from", "cross_to", "cosine", "warmup")}
+        shapes = {name: getattr(Config, name) for name in _SHAPES}
         scheme = "two_step" if self.scheme == "two_step_st" else self.scheme  # they differ in what a step is fed
         return dataclasses.replace(self, hyper=Hyper(low=0.0, high=0.0), factors=NO_CHANGE, scheme=scheme, **shapes)
 
@@ -154,6 +163,9 @@ def check(config: Config) -> None:
     require(config.batch_size >= 2, "batch_size", config.batch_size, "at least 2")
     require(config.triplets >= 0, "triplets", config.triplets, "0 (all) or more")
     require(config.warmup >= 0, "warmup", config.warmup, "0 or more")
+    waits = config.predictor_first
+    require(waits >= 0, "predictor_first", waits, "0 or more")
+    require(waits == 0 or config.scheme.startswith("two_step"), "predictor_first", waits, "0 without a two-step scheme")
     require(0 <= config.cross_from <= config.cross_to, "cross_from", config.cross_from, "from 0 to cross_to")
     require(config.probe in ("affine", "grid"), "probe", repr(config.probe), "'affine' or 'grid'")
     values = {name: getattr(config.hyper, name) for name in HYPER_NAMES}

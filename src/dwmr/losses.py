@@ -15,6 +15,7 @@ from dwmr.errors import InputError
 
 EPS = 1e-6
 LEAST_SHARED = 0.01  # a bit whose looks share less covariance is treated as if they shared this much
+RARE = 1e-4  # added to variances that a correlation is divided by: those of the rarest bits worth having
 STRAIGHT_BELOW = 0.001  # where the root of a shared covariance goes on as a straight line
 
 Number = float | Tensor
@@ -120,6 +121,20 @@ def cross_correlation(covariance: Tensor, margin: Number) -> Tensor:
     excess = F.relu(matrix.abs() - _over_bits(_over_bits(margin)))
     distinct = excess.sum((-2, -1)) - excess.diagonal(dim1=-2, dim2=-1).sum(-1)
     return distinct / (bits * (bits - 1))
+
+
+def agreement(first: Tensor, second: Tensor) -> Tensor:
+    """Mean of 1 − ρ over the bits, ρ the correlation of a bit with itself in the other look. However rare a bit is,
+    it counts as much as any other; a constant one agrees in nothing."""
+    samples = first.shape[-2]
+    one, other = (look - look.mean(-2, keepdim=True) for look in (first, second))
+    spread = ((one.square().sum(-2) / (samples - 1) + RARE) * (other.square().sum(-2) / (samples - 1) + RARE)).sqrt()
+    return (1 - (one * other).sum(-2) / (samples - 1) / spread).mean(-1)
+
+
+def by_cell(codes: Tensor, cells: int) -> Tensor:
+    """Codes (..., N, K) laid out as (channels, cells), as codes of single cells (..., N · cells, channels)."""
+    return codes if cells == 1 else codes.unflatten(-1, (-1, cells)).transpose(-2, -1).flatten(-3, -2)
 
 
 def standardize(probs: Tensor) -> Tensor:

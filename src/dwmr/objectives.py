@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -111,17 +112,30 @@ def _both_reconstructions(codes: Codes, hyper: Hyper) -> Tensor:
     return (now + then) / 2
 
 
-def _looks(codes: Codes) -> Tensor:
-    """The covariance between two looks at the next state: its encoding, and the prediction from the image before."""
-    return losses.cross_covariance(_present(codes.next_probs), torch.sigmoid(codes.predicted))
+def _variance(codes: Codes, hyper: Hyper, cells: int = 1) -> Tensor:
+    return losses.variance(losses.by_cell(codes.probs, cells), hyper.gamma)
 
 
-def _cross_variance(codes: Codes, hyper: Hyper) -> Tensor:
-    return losses.cross_variance(_looks(codes), hyper.cross_gamma)
+def _correlation(codes: Codes, hyper: Hyper, cells: int = 1) -> Tensor:
+    return losses.correlation(losses.by_cell(codes.probs, cells))
 
 
-def _cross_correlation(codes: Codes, hyper: Hyper) -> Tensor:
-    return losses.cross_correlation(_looks(codes), hyper.margin)
+def _looks(codes: Codes, cells: int) -> tuple[Tensor, Tensor]:
+    """Two looks at the next state: its encoding, and the prediction from the image before."""
+    encoded, predicted = _present(codes.next_probs), torch.sigmoid(codes.predicted)
+    return losses.by_cell(encoded, cells), losses.by_cell(predicted, cells)
+
+
+def _cross_variance(codes: Codes, hyper: Hyper, cells: int = 1) -> Tensor:
+    return losses.cross_variance(losses.cross_covariance(*_looks(codes, cells)), hyper.cross_gamma)
+
+
+def _cross_correlation(codes: Codes, hyper: Hyper, cells: int = 1) -> Tensor:
+    return losses.cross_correlation(losses.cross_covariance(*_looks(codes, cells)), hyper.margin)
+
+
+def _agreement(codes: Codes, hyper: Hyper, cells: int = 1) -> Tensor:
+    return losses.agreement(*_looks(codes, cells))
 
 
 def _present(tensor: Tensor | None) -> Tensor:
@@ -132,8 +146,8 @@ def _present(tensor: Tensor | None) -> Tensor:
 
 _DWMR: dict[str, Term] = {
     "pred": _prediction,
-    "var": lambda codes, hyper: losses.variance(codes.probs, hyper.gamma),
-    "cor": lambda codes, hyper: losses.correlation(codes.probs),
+    "var": _variance,
+    "cor": _correlation,
     "cos": coskewness,
     "loc": lambda codes, hyper: losses.locality(codes.probs, codes.next_bits, hyper.low, hyper.high),
 }
@@ -151,10 +165,19 @@ OBJECTIVES: dict[str, Objective] = {
 }
 
 
-def objective_of(config: Config) -> Objective:
-    """The terms of a configuration's model, with those of the techniques it asks for."""
+_ACROSS = {"cross_var": _cross_variance, "cross_cor": _cross_correlation, "agree": _agreement}
+_BY_CELL = {"var": _variance, "cor": _correlation, **_ACROSS}
+
+
+def objective_of(config: Config, cells: int = 1) -> Objective:
+    """The terms of a configuration's model, with those of the techniques it asks for. ``cells`` is how many its encoder
+    lays its code out over."""
     family = OBJECTIVES[config.model]
+    terms = dict(family.terms)
     if config.cross:
-        terms = {**family.terms, "cross_var": _cross_variance, "cross_cor": _cross_correlation}
+        terms |= _ACROSS
         family = dataclasses.replace(family, terms=terms, looks=True)
+    if config.by_cell:
+        pooled = {name: partial(term, cells=cells) for name, term in _BY_CELL.items() if name in terms}
+        family = dataclasses.replace(family, terms=terms | pooled)
     return family

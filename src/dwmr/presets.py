@@ -84,7 +84,22 @@ _STRONG_PUZZLE: dict[str, Any] = {
     "low": 2,
     "high": 8,
 }
-_STRONG_ICE: dict[str, Any] = {"predictor": "far", "cross": True, "cosine": True, "lr": 2e-3, "tau": 0.9}
+_STRONG_ICE: dict[str, Any] = {
+    "predictor": "far",
+    "cross": True,
+    "cross_from": 0,
+    "cross_to": 1,
+    "by_cell": True,
+    "slow_start": True,
+    "predictor_first": 1,
+    "cosine": True,
+    "lr": 2e-3,
+    "cos": 0.0,
+    "gamma": 0.1,
+    "cross_gamma": 0.1,
+    "agree": 4.0,
+    "tau": 0.9,
+}
 
 STRONG: dict[str, dict[str, Any]] = {
     "8puzzle": _STRONG_PUZZLE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dwmr.config import HYPER_NAMES, Config
+from dwmr.config import HYPER_NAMES, TERMS, Config
 
 TAU_CAP = 0.9999
 
@@ -27,6 +27,9 @@ def values_at(config: Config, epoch: int) -> dict[str, float]:
         for name in ("var", "cor"):
             values[name] *= 1 - across
             values[f"cross_{name}"] *= across
+        values["agree"] *= across
+    if epoch < config.predictor_first:
+        values |= dict.fromkeys(TERMS, 0.0)
     return values
 
 

@@ -26,7 +26,7 @@ from dwmr.fast.engine import StackedEngine
 from dwmr.fast.stacked import can_stack
 from dwmr.fast.terms import fast_objective
 from dwmr.nets.decoders import DECODERS
-from dwmr.nets.encoders import ENCODERS
+from dwmr.nets.encoders import CELLS, ENCODERS
 from dwmr.nets.predictors import PREDICTORS
 from dwmr.objectives import OBJECTIVES, Objective, objective_of
 from dwmr.records import (
@@ -40,6 +40,7 @@ from dwmr.records import (
 from dwmr.run_folder import open_folder, save_epoch
 from dwmr.schedules import values_at
 from dwmr.schemes import SCHEMES, Learner, mixed_two_step
+from dwmr.slow_start import start_slowly
 from dwmr.transitions import Transitions
 from dwmr.world_model import WorldModel, build_model, image_statistics, resolve_device
 
@@ -191,7 +192,8 @@ def _train_all(
         raise FileExistsError(f"{taken[0]} exists already; resume it, or choose another folder")
     seeds = [operator.index(seed) for seed in seeds]
     writer = tensorboard_writer() if tensorboard else None
-    family = objective or objective_of(configs[0])
+    cells = CELLS[configs[0].encoder](train.image_shape) if configs[0].by_cell else 1
+    family = objective or objective_of(configs[0], cells)
     _check_data(configs[0], train, val)
     # Several runs become one program on a GPU; there the learners only keep what is saved, in the CPU's memory.
     ours = not own and objective is None
@@ -205,6 +207,8 @@ def _train_all(
         if statistics is not None:
             model.mean.copy_(statistics[0])
             model.std.copy_(statistics[1])
+        if config.slow_start and not (out is not None and Path(out).exists()):
+            start_slowly(model.to(where), train)
         model.to(home)
         hyper = new_hyper(home)
         learner = Learner(model, family, hyper.lr, noisy_predictor=config.noisy_predictor)  # type: ignore[arg-type]
@@ -350,6 +354,8 @@ def check_choices(
         name = getattr(config, role)
         if name not in builders and name != "custom":
             raise unknown(role, name, builders)
+    if config.by_cell and config.encoder not in CELLS:
+        raise InputError(f"by_cell needs an encoder with a grid ({', '.join(CELLS)}), not {config.encoder!r}")
     family = objective or objective_of(config)
     if (family.scheme or config.scheme) != config.scheme:
         raise InputError(f"{config.model} is trained with the scheme {family.scheme!r}, not {config.scheme!r}")

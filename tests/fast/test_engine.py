@@ -12,7 +12,8 @@ from dwmr.engine import PlainEngine, new_hyper
 from dwmr.fast.cpu import WORTH_COMPILING, InParts, quicken
 from dwmr.fast.engine import StackedEngine
 from dwmr.fast.native import library
-from dwmr.objectives import OBJECTIVES, objective_of
+from dwmr.nets.encoders import CELLS
+from dwmr.objectives import OBJECTIVES, Objective, objective_of
 from dwmr.schedules import values_at
 from dwmr.schemes import SCHEMES, Learner, mixed_two_step
 from dwmr.world_model import build_model
@@ -38,8 +39,12 @@ def square(data: dwmr.Transitions, side: int) -> dwmr.Transitions:
     return dwmr.Transitions(first, data.actions, second, data.n_actions, episode=data.episode)
 
 
+def family_of(config: Config, data) -> Objective:
+    return objective_of(config, CELLS[config.encoder](data.image_shape) if config.by_cell else 1)
+
+
 def learner_of(config: Config, seed: int, data) -> Learner:
-    family = objective_of(config)
+    family = family_of(config, data)
     model = build_model(config, data.image_shape, data.n_actions, decoder=family.decoder, seed=seed)
     return Learner(model, family, new_hyper(CPU).lr, noisy_predictor=config.noisy_predictor)
 
@@ -67,7 +72,7 @@ def run_together(configs: list[Config], seeds: list[int], data, epochs: int = EP
     learners = [learner_of(config, seed, data) for config, seed in zip(configs, seeds)]
     first = configs[0]
     how = scheme or SCHEMES[first.scheme]
-    engine = StackedEngine(learners, objective_of(first), how, data, CPU, first.two_views)
+    engine = StackedEngine(learners, family_of(first, data), how, data, CPU, first.two_views)
     for epoch in range(epochs):
         plans = [plan_of(config, seed, epoch, len(data)) for config, seed in zip(configs, seeds)]
         figures = engine.run_epoch(plans, [values_at(config, epoch) for config in configs], lambda steps: None)
@@ -113,6 +118,7 @@ TECHNIQUES = [
     {"predictor": "residual"},
     {"encoder": "tiles", "predictor": "tiles", "bits": 27},
     {"encoder": "patch", "predictor": "far", "bits": 64},
+    {"by_cell": True, "encoder": "tiles", "bits": 27, "cross": True, "cross_to": 0, "cross_from": 0, "agree": 2.0},
 ]
 
 

@@ -147,6 +147,12 @@ def generic_encoder(image_shape: ImageShape, bits: int) -> ConvEncoder:
     return ConvEncoder(image_shape, bits, channels=channels, poolings=poolings, hidden=128, groups_per_channel=False)
 
 
+# How many cells an encoder lays its code out over, as (channels, cells).
+CELLS: dict[str, Callable[[ImageShape], int]] = {
+    "patch": lambda image_shape: (image_shape[1] // 8) * (image_shape[2] // 8),
+    "tiles": lambda image_shape: 9,
+}
+
 ENCODERS: dict[str, Callable[[ImageShape, int], nn.Module]] = {
     "conv": ConvEncoder,
     "patch": PatchEncoder,
