@@ -25,7 +25,12 @@ WIDE: dict[str, tuple[str, ...]] = {
 }
 
 _GRID = {"8puzzle": {"encoder": "tiles", "bits": 63}}
-_NO_GRID = {"8puzzle": {"encoder": "conv", "bits": 64}}
+# Without the grid the first epochs are the faithful model's, with its weights.
+_NO_GRID = {"8puzzle": {"encoder": "conv", "bits": 64, "cor": 0.6, "cos": 1.8, "loc": 2.0, "low": 4, "high": 10}}
+_BY_CHANCE = {"iceslider": {"slow_start": False, "predictor_first": 0}}
+_ALL_BITS = {"iceslider": {"by_cell": False}}
+_DISAGREE = {"iceslider": {"agree": 0.0}}
+_SLOW = {"iceslider": {"slow_start": True}}
 _FAR = {"8puzzle": {"predictor": "residual"}, "iceslider": {"predictor": "far"}}
 _NEAR = {"8puzzle": {"predictor": "mlp"}, "iceslider": {"predictor": "conv"}}
 _T = {"8puzzle": "T", "iceslider": "T"}
@@ -56,10 +61,14 @@ STRONG = Table(
         Row("strong-no-cross", "strong, usual moments", "strong", {"cross": False}, tiers=_G),
         Row("strong-no-far", "strong, the paper's predictor", "strong", by_family=_NEAR, tiers=_G),
         Row("strong-no-cosine", "strong, constant learning rate", "strong", {"cosine": False}, tiers=_G),
+        Row("strong-random-start", "strong, random first weights", "strong", by_family=_BY_CHANCE, tiers=_G),
+        Row("strong-all-bits", "strong, moments over all bits", "strong", by_family=_ALL_BITS, tiers=_G),
+        Row("strong-no-agreement", "strong, without agreement", "strong", by_family=_DISAGREE, tiers=_G),
         Row("dwmr", "DWMR", tiers=_T),
         Row("dwmr-cross", "DWMR, moments across looks", changes={"cross": True}, tiers=_T),
         Row("dwmr-far", "DWMR, far-seeing or residual predictor", by_family=_FAR, tiers=_T),
         Row("dwmr-grid", "DWMR, grid encoder", by_family=_GRID, tiers=_G),
+        Row("dwmr-slow-start", "DWMR, slow start", by_family=_SLOW, tiers=_T),
         Row("dwmr-two-views", "DWMR, two views", changes={"two_views": True}, tiers=_J),
         Row("dwmr-cosine", "DWMR, cosine learning rate", changes={"cosine": True}, tiers=_T),
         *(Row(f"{name}-grid", f"{title}, grid encoder", name, {}, _GRID, _G) for name, title in _RIVALS.items()),
