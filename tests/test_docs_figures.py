@@ -17,16 +17,19 @@ def line_of(page: str, start: str) -> str:
     return found
 
 
+@pytest.mark.parametrize("benchmark", ["iceslider", "iceslider-noisy"])
 @pytest.mark.parametrize("planner", ["breadth_first", "astar", "simulator", "random", "greedy_step"])
-def test_planning_on_iceslider(planner):
+def test_planning_on_iceslider(planner, benchmark):
     page = (ROOT / "docs" / "planning.md").read_text(encoding="utf-8").partition("### Figures")[2]
-    entry = results("planning.json")["iceslider"][planner]
+    clean, _, noisy = page.partition("| noisy |")
+    page = noisy if benchmark.endswith("noisy") else clean
+    entry = results("planning.json")[benchmark][planner]
     easy = entry["min_solution_1"]
     line = line_of(page, f"| `{planner}` |").replace("**", "")
     assert f"| {entry['solved']} of {entry['of']} |" in line
     assert f"| {easy['solved']} of {easy['of']} |" in line
     shown = float(line.split("|")[3])
-    assert shown == pytest.approx(entry["length_over_optimal"], abs=0.05)
+    assert shown == pytest.approx(entry["length_over_optimal"], abs=0.05 if shown > 2 else 0.0006)
 
 
 @pytest.mark.parametrize(
