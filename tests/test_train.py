@@ -19,12 +19,12 @@ from dwmr import Config, InputError, TrainingDiverged, Transitions, WorldModel, 
 from dwmr.checkpoint import CHECKPOINT, RUN, _read_tensors
 from dwmr.data.collect import make_transitions
 from dwmr.objectives import OBJECTIVES, Objective
-from dwmr.presets import PRESETS
+from dwmr.presets import PRESETS, start_values
 from dwmr.run_folder import METRICS, read_metrics
 
 SOURCE = str(Path(dwmr.__file__).parents[1])
 
-ICE = preset("iceslider/dwmr", epochs=2, batch_size=64, triplets=100)
+ICE = start_values("iceslider/dwmr").replace(epochs=2, batch_size=64, triplets=100)
 TINY = preset("generic/dwmr", bits=12, epochs=2, batch_size=16)
 
 
@@ -208,8 +208,9 @@ CHILD = """
 import sys, torch
 torch.set_num_threads(1)
 import dwmr
+from dwmr.presets import start_values
 data, out, epochs = sys.argv[1:]
-config = dwmr.preset("iceslider/dwmr", epochs=int(epochs), batch_size=64, triplets=100)
+config = start_values("iceslider/dwmr").replace(epochs=int(epochs), batch_size=64, triplets=100)
 dwmr.train(config, train=dwmr.load_transitions(data), out=out, seed=3, resume=True)
 """
 

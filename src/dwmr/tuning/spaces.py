@@ -14,6 +14,7 @@ from typing import Any
 from dwmr.config import Config
 from dwmr.errors import InputError
 from dwmr.objectives import OBJECTIVES
+from dwmr.presets import start_values
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,9 @@ def search_space(benchmark: str, model: str) -> Space:
         space |= WINDOW[benchmark.removesuffix("-noisy")]
     if objective.noise:
         space |= NOISE
+    if model == "strong":  # what it has switched off, or holds elsewhere, stays as it is
+        flat = start_values(f"{benchmark}/{model}").flat()
+        space = {name: dimension for name, dimension in space.items() if flat[options_of(name)[0]] in dimension}
     return space
 
 
