@@ -101,7 +101,7 @@ def _slowest(now: Tensor, then: Tensor, count: int) -> Tensor:
     whiten = vectors[:, live] / values[live].sqrt()
     between = whiten.T @ (now.T @ then) @ whiten / len(now)
     slow = whiten @ torch.linalg.eigh((between + between.T) / 2)[1].flip(1)[:, :count]
-    slow = slow * torch.sign((now @ slow).pow(3).mean(0))  # the rarer side is 1
+    slow = torch.where((now @ slow).pow(3).mean(0) < 0, -slow, slow)  # the rarer side is 1
     return nn.functional.pad(slow, (0, count - slow.shape[1]))
 
 
