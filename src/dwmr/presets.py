@@ -83,6 +83,8 @@ _STRONG_PUZZLE: dict[str, Any] = {
     "gamma": 0.4,
     "low": 2,
     "high": 8,
+    "agree": 4.0,
+    "tau": 0.97,
 }
 _STRONG_ICE: dict[str, Any] = {
     "predictor": "far",

@@ -15,6 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 
+Sides = tuple[int, int]
+
+
 class CannotStack(Exception):
     """A layer has no stacked twin; such networks are trained one after another."""
 
@@ -61,25 +64,26 @@ class StackedLayerNorm(StackedLayer):
 
 
 class StackedConv(StackedLayer):
-    """A convolution over disjoint patches (stride = kernel, no padding), or of 3×3 with padding 1."""
+    """A convolution over disjoint patches (stride = kernel, no padding), or one that keeps the image's size."""
 
     weight: Tensor
 
     def __init__(self, layers: Sequence[nn.Conv2d]) -> None:
         super().__init__(layers)
         first = layers[0]
-        kernel, stride, padding = first.kernel_size[0], first.stride[0], cast(tuple[int, int], first.padding)[0]
-        disjoint = stride == kernel and padding == 0
+        kernel, stride, padding = first.kernel_size, first.stride, cast(tuple[int, int], first.padding)
+        disjoint = stride == kernel and padding == (0, 0)
+        same_size = stride == (1, 1) and all(side == 2 * pad + 1 for side, pad in zip(kernel, padding))
         if first.groups != 1 or first.dilation != (1, 1) or first.padding_mode != "zeros":
             raise CannotStack("a convolution with groups, dilation or padding of another kind")
-        if first.kernel_size != (kernel, kernel) or not (disjoint or (kernel == 3 and stride == 1 and padding == 1)):
-            raise CannotStack(f"a convolution with kernel {first.kernel_size}, stride {stride}, padding {padding}")
+        if not (disjoint or same_size):
+            raise CannotStack(f"a convolution with kernel {kernel}, stride {stride}, padding {padding}")
         self.kernel, self.stride, self.padding = kernel, stride, padding
         self.has_bias = first.bias is not None
         self.fused = False
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.fused and self.padding:
+        if self.fused and self.kernel == (3, 3) and self.padding == (1, 1):
             from dwmr.fast.triton_conv import conv
 
             last = conv(x.flatten(0, 1).permute(0, 2, 3, 1), self.weight)
@@ -302,7 +306,7 @@ class _Convolution(torch.autograd.Function):
     """x (S, N, C, H, W) with weight (S, O, C, k, k) over patches, the result's memory with channels last."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, kernel: Sides, stride: Sides, padding: Sides) -> Tensor:
         patches = _patches(x, kernel, stride, padding)
         runs, count, rows, cols = patches.shape[:4]
         columns = patches.flatten(1, 3)
@@ -321,21 +325,22 @@ class _Convolution(torch.autograd.Function):
         d_weight = _sum_of_products(columns, arrived).mT.reshape(weight.shape)
         if not ctx.needs_input_grad[0]:
             return None, d_weight, None, None, None
-        if stride == 1:
+        if stride == (1, 1):
             # The gradient of a padded convolution is the convolution of the gradient with the turned kernel.
             turned = weight.flip(-2, -1).transpose(1, 2)
-            back = torch.bmm(_patches(gradient, kernel, 1, padding).flatten(1, 3), turned.flatten(2).mT)
+            back = torch.bmm(_patches(gradient, kernel, stride, padding).flatten(1, 3), turned.flatten(2).mT)
             d_x = back.view(runs, count, rows, cols, -1).permute(0, 1, 4, 2, 3)
         else:
-            back = torch.bmm(arrived, weight.flatten(2)).view(runs, count, rows, cols, -1, kernel, kernel)
+            back = torch.bmm(arrived, weight.flatten(2)).view(runs, count, rows, cols, -1, *kernel)
             d_x = back.permute(0, 1, 4, 2, 5, 3, 6).reshape(shape)
         return d_x, d_weight, None, None, None
 
 
-def _patches(x: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
+def _patches(x: Tensor, kernel: Sides, stride: Sides, padding: Sides) -> Tensor:
     """(S, N, C, H, W) as (S, N, H', W', C·k·k)."""
-    x = F.pad(x, (padding,) * 4) if padding else x
-    return x.unfold(-2, kernel, stride).unfold(-2, kernel, stride).permute(0, 1, 3, 4, 2, 5, 6).flatten(4)
+    down, across = padding
+    x = F.pad(x, (across, across, down, down)) if down or across else x
+    return x.unfold(-2, kernel[0], stride[0]).unfold(-2, kernel[1], stride[1]).permute(0, 1, 3, 4, 2, 5, 6).flatten(4)
 
 
 def _sum_of_products(left: Tensor, right: Tensor) -> Tensor:

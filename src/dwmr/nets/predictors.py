@@ -115,9 +115,7 @@ class FarPredictor(nn.Module):
 
     def __init__(self, image_shape: ImageShape, bits: int, n_actions: int, *, cells: int, channels: int = 32) -> None:
         super().__init__()
-        if bits % cells**2:
-            raise InputError(f"a grid of {cells}×{cells} cells needs bits divisible by {cells**2}, got {bits}")
-        depth, blocks = bits // cells**2, -(-(cells - 1) // 2)  # each block sees two cells farther
+        depth, blocks = _bits_a_cell(bits, cells), -(-(cells - 1) // 2)  # each block sees two cells farther
         self.cells = cells
         self.first = nn.Sequential(nn.Conv2d(depth + n_actions, channels, 1), DoubleBlock(channels))
         self.anywhere = nn.Conv2d(channels, channels, 1)
@@ -128,10 +126,54 @@ class FarPredictor(nn.Module):
         )
 
     def forward(self, codes: Tensor, actions: Tensor) -> Tensor:
-        grid = (2 * codes - 1).unflatten(-1, (-1, self.cells, self.cells))
-        spread = actions[..., None, None].expand(*actions.shape, self.cells, self.cells)
-        near = self.first(torch.cat([grid, spread], dim=-3))
+        near = self.first(_with_actions(2 * codes - 1, actions, self.cells))
         return self.rest(near + self.anywhere(near.amax((-2, -1), keepdim=True)))
+
+
+class LineBlock(nn.Module):
+    def __init__(self, channels: int, cells: int) -> None:
+        super().__init__()
+        reach, wide = cells - 1, 2 * cells - 1
+        self.within = nn.Sequential(nn.Conv2d(channels, channels, 1), nn.BatchNorm2d(channels), nn.ReLU())
+        self.along_row = nn.Conv2d(channels, channels, (1, wide), padding=(0, reach), bias=False)
+        self.along_column = nn.Conv2d(channels, channels, (wide, 1), padding=(reach, 0), bias=False)
+        self.norm = nn.BatchNorm2d(channels)
+
+    def forward(self, grid: Tensor) -> Tensor:
+        inner = self.within(grid)
+        return torch.relu(grid + self.norm(self.along_row(inner) + self.along_column(inner)))
+
+
+class LinePredictor(nn.Module):
+    """Over a grid of cells, for what acts along lines: in each block a cell sees all of its row and of its column at
+    once, and how far away a thing is has its own weights."""
+
+    def __init__(
+        self, image_shape: ImageShape, bits: int, n_actions: int, *, cells: int, channels: int = 32, blocks: int = 3
+    ) -> None:
+        super().__init__()
+        self.cells, depth = cells, _bits_a_cell(bits, cells)
+        self.layers = nn.Sequential(
+            nn.Conv2d(depth + n_actions, channels, 1),
+            *(LineBlock(channels, cells) for _ in range(blocks)),
+            nn.Conv2d(channels, depth, 1),
+            nn.Flatten(),
+        )
+
+    def forward(self, codes: Tensor, actions: Tensor) -> Tensor:
+        return self.layers(_with_actions(2 * codes - 1, actions, self.cells))
+
+
+def _bits_a_cell(bits: int, cells: int) -> int:
+    if bits % cells**2:
+        raise InputError(f"a grid of {cells}×{cells} cells needs bits divisible by {cells**2}, got {bits}")
+    return bits // cells**2
+
+
+def _with_actions(values: Tensor, actions: Tensor, cells: int) -> Tensor:
+    """(…, K) as a grid of cells, (…, K / cells² + actions, cells, cells): every cell is told the action."""
+    grid = values.unflatten(-1, (-1, cells, cells))
+    return torch.cat([grid, actions[..., None, None].expand(*actions.shape, cells, cells)], dim=-3)
 
 
 def generic_predictor(image_shape: ImageShape, bits: int, n_actions: int) -> MLPPredictor:
@@ -144,5 +186,6 @@ PREDICTORS: dict[str, Callable[[ImageShape, int, int], nn.Module]] = {
     "generic": generic_predictor,
     "residual": ResidualPredictor,
     "far": partial(FarPredictor, cells=8),
+    "lines": partial(LinePredictor, cells=8),
     "tiles": partial(FarPredictor, cells=3, channels=64),
 }

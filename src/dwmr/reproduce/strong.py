@@ -26,10 +26,13 @@ WIDE: dict[str, tuple[str, ...]] = {
 
 _GRID = {"8puzzle": {"encoder": "tiles", "bits": 63}}
 # Without the grid the first epochs are the faithful model's, with its weights.
-_NO_GRID = {"8puzzle": {"encoder": "conv", "bits": 64, "cor": 0.6, "cos": 1.8, "loc": 2.0, "low": 4, "high": 10}}
+_NO_GRID = {
+    "8puzzle": {"encoder": "conv", "bits": 64, "cor": 0.6, "cos": 1.8, "loc": 2.0, "low": 4, "high": 10}
+    | {"agree": 0.0, "tau": 0.9}
+}
 _BY_CHANCE = {"iceslider": {"slow_start": False, "predictor_first": 0}}
 _ALL_BITS = {"iceslider": {"by_cell": False}}
-_DISAGREE = {"iceslider": {"agree": 0.0}}
+_DISAGREE = {"8puzzle": {"agree": 0.0}, "iceslider": {"agree": 0.0}}
 _SLOW = {"iceslider": {"slow_start": True}}
 _FAR = {"8puzzle": {"predictor": "residual"}, "iceslider": {"predictor": "far"}}
 _NEAR = {"8puzzle": {"predictor": "mlp"}, "iceslider": {"predictor": "conv"}}
