@@ -203,6 +203,14 @@ def test_learning_rates_rise_and_fall():
     assert rates == pytest.approx([cosine[0] / 2, *cosine[1:]])
 
 
+def test_a_learning_rate_may_fall_later_or_never():
+    later = Config().replace(lr=1.0, epochs=6, cosine=True, cosine_from=2)
+    assert [values_at(later, epoch)["lr"] for epoch in range(6)] == pytest.approx(
+        [1, 1, *((1 + math.cos(math.pi * epoch / 4)) / 2 for epoch in range(4))]
+    )
+    assert {values_at(later.replace(epochs=2), epoch)["lr"] for epoch in range(2)} == {1.0}
+
+
 def test_second_looks_are_the_next_transitions_of_an_episode(ice):
     data = replace(ice[:4], episode=np.array([7, 7, 8, 8]))
     assert second_looks(data).tolist() == [1, -1, 3, -1]

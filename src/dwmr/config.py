@@ -46,7 +46,7 @@ NO_CHANGE = Hyper(**dict.fromkeys(HYPER_NAMES, 1.0))
 
 
 # Options that act through the hyperparameters of an epoch alone.
-_SHAPES = ("schedules", "cross_from", "cross_to", "predictor_first", "cosine", "warmup")
+_SHAPES = ("schedules", "cross_from", "cross_to", "predictor_first", "cosine", "cosine_from", "warmup")
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ class Config:
     predictor_first: int = 0  # epochs in which the predictor learns alone, in its own step of a two-step scheme
     two_views: bool = False  # targets from two frames of the same state, where the data holds them
     cosine: bool = False  # the learning rate falls along half a cosine, to nearly 0
+    cosine_from: int = 0  # epoch from which it falls
     warmup: int = 0  # epochs in which the learning rate rises
 
     def __post_init__(self) -> None:
@@ -163,6 +164,7 @@ def check(config: Config) -> None:
     require(config.batch_size >= 2, "batch_size", config.batch_size, "at least 2")
     require(config.triplets >= 0, "triplets", config.triplets, "0 (all) or more")
     require(config.warmup >= 0, "warmup", config.warmup, "0 or more")
+    require(config.cosine_from >= 0, "cosine_from", config.cosine_from, "0 or more")
     waits = config.predictor_first
     require(waits >= 0, "predictor_first", waits, "0 or more")
     require(waits == 0 or config.scheme.startswith("two_step"), "predictor_first", waits, "0 without a two-step scheme")

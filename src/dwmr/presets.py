@@ -67,17 +67,25 @@ BENCHMARKS: dict[str, dict[str, Any]] = {
     "generic": _GENERIC,
 }
 
-# What the strong models add to, or have instead of, the faithful ones.
-_STRONG_PUZZLE: dict[str, Any] = {
+# What the strong models add to, or have instead of, the faithful ones. An encoder that reads the tiles one by one finds
+# them at once; one that reads the board as a whole is given longer, and then knows that no digit is there twice, which
+# with noise is worth more.
+STRONG_BY_TILES: dict[str, Any] = {
     "encoder": "tiles",
     "predictor": "residual",
     "bits": 63,
+    "scheme": "two_step",
     "cross": True,
+    "cross_from": 2,
+    "cross_to": 5,
     "cosine": True,
+    "lr": 2e-3,
+    "lr_factor": 1.0,
     "pred_factor": 1.0,
     "var": 2.0,
     "cor": 2.0,
     "cos": 0.5,
+    **dict.fromkeys(("var_factor", "cor_factor", "cos_factor"), 1.0),
     "loc": 10.0,
     "loc_factor": 1.0,
     "gamma": 0.4,
@@ -85,6 +93,32 @@ _STRONG_PUZZLE: dict[str, Any] = {
     "high": 8,
     "agree": 4.0,
     "tau": 0.97,
+    "tau_factor": 1.0,
+}
+STRONG_BY_BOARD: dict[str, Any] = {
+    "encoder": "conv",
+    "predictor": "residual",
+    "bits": 64,
+    "scheme": "two_step_st",
+    "cross": True,
+    "cross_from": 20,
+    "cross_to": 30,
+    "cosine": False,
+    "lr": 2.4e-3,
+    "lr_factor": 1.01,
+    "pred_factor": 1.05,
+    "var": 1.0,
+    "cor": 0.5,
+    "cos": 1.15,
+    **dict.fromkeys(("var_factor", "cor_factor", "cos_factor"), 1.025),
+    "loc": 4.0,
+    "loc_factor": 0.985,
+    "gamma": 0.44,
+    "low": 4,
+    "high": 8,
+    "agree": 0.0,
+    "tau": 0.92,
+    "tau_factor": 0.98,
 }
 _STRONG_ICE: dict[str, Any] = {
     "predictor": "far",
@@ -106,8 +140,8 @@ _STRONG_ICE: dict[str, Any] = {
 _STRONG_JUMP: dict[str, Any] = {"predictor": "far", "cross": True, "cosine": True, "lr": 2e-3, "tau": 0.9}
 
 STRONG: dict[str, dict[str, Any]] = {
-    "8puzzle": _STRONG_PUZZLE,
-    "8puzzle-noisy": _STRONG_PUZZLE,
+    "8puzzle": STRONG_BY_TILES,
+    "8puzzle-noisy": STRONG_BY_BOARD,
     "iceslider": _STRONG_ICE,
     "iceslider-noisy": _STRONG_ICE,
     "digitjump": _STRONG_JUMP,

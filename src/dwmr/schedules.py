@@ -21,7 +21,8 @@ def values_at(config: Config, epoch: int) -> dict[str, float]:
         factor = getattr(config.factors, name) if config.schedules else 1.0
         values[name] = exponential(getattr(config.hyper, name), factor, epoch)
     values["tau"] = min(values["tau"], TAU_CAP)
-    values["lr"] *= rise(epoch, config.warmup) * (half_cosine(epoch, config.epochs) if config.cosine else 1.0)
+    fall = half_cosine(epoch - config.cosine_from, config.epochs - config.cosine_from) if config.cosine else 1.0
+    values["lr"] *= rise(epoch, config.warmup) * fall
     if config.cross:
         across = ramp(epoch, config.cross_from, config.cross_to)
         for name in ("var", "cor"):
@@ -39,8 +40,8 @@ def rise(epoch: int, warmup: int) -> float:
 
 
 def half_cosine(epoch: int, epochs: int) -> float:
-    """From 1 in the first epoch towards 0 after the last."""
-    return (1 + math.cos(math.pi * epoch / epochs)) / 2
+    """1 up to epoch 0, then falling towards 0 after so many epochs."""
+    return (1 + math.cos(math.pi * epoch / epochs)) / 2 if epoch > 0 else 1.0
 
 
 def ramp(epoch: int, start: int, end: int) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dwmr.errors import InputError
-from dwmr.presets import PRESETS, preset
+from dwmr.presets import PRESETS, STRONG_BY_BOARD, STRONG_BY_TILES, preset
 from dwmr.reproduce import paper
 from dwmr.reproduce.catalog import find_table, table_names
 from dwmr.reproduce.cells import Cell, Row
@@ -119,8 +119,20 @@ def test_a_row_stands_where_its_changes_mean_something():
 
 
 def test_every_row_of_strong_says_what_it_used():
-    for row in find_table("strong").rows:
-        for benchmark in filter(row.stands, find_table("strong").columns):
-            config, tier = row.config(benchmark), row.tiers[benchmark.removesuffix("-noisy")]
-            assert ("J" in tier) == config.two_views
-            assert ("G" in tier) == (config.encoder == "tiles")
+    tiers = {(cell.row.name, cell.benchmark): cell.row.tier(cell.benchmark) for cell in find_table("strong").cells()}
+    assert tiers["strong-two-views", "8puzzle"] == "T+J+G"
+    assert tiers["strong-grid", "8puzzle-noisy"] == "T+G"
+    assert tiers["dwmr-two-views", "iceslider"] == "T+J"
+    assert {tiers["dwmr", "8puzzle"], tiers["strong", "iceslider"], tiers["strong-no-grid", "8puzzle"]} == {"T"}
+
+
+def test_the_two_strong_8_puzzles_differ_in_every_value_that_either_sets():
+    assert STRONG_BY_BOARD.keys() == STRONG_BY_TILES.keys()
+    assert cell("strong", "strong-grid", "8puzzle").key == "8puzzle/strong"
+    assert cell("strong", "strong-no-grid", "8puzzle-noisy").key == "8puzzle-noisy/strong"
+
+
+def test_many_changes_have_a_short_name():
+    key = cell("strong", "strong-no-grid", "8puzzle").key
+    assert key.startswith("8puzzle/strong,strong-no-grid,")
+    assert len(key) < 60

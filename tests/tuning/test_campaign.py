@@ -355,6 +355,16 @@ def test_what_does_not_fit_is_refused(data, whole, changes, message):
     assert journal.read_bytes() == before
 
 
+def test_a_journal_from_before_an_option_came_goes_on(data, whole, tmp_path):
+    journal = tmp_path / "older.journal"
+    written = whole[0].read_text()
+    journal.write_text(written.replace('"warmup":0,', ""))
+    assert journal.read_text() != written
+    assert campaign(data, journal)["finished"]
+    with pytest.raises(InputError, match="with warmup 0 instead of 1"):
+        campaign(data, journal, settings=SETTINGS | {"warmup": 1})
+
+
 def test_other_data_is_refused(data, whole):
     with pytest.raises(InputError, match="holds another study, with data"):
         campaign(Splits(data.train, val=data.train[:16]), whole[0])

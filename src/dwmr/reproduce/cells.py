@@ -23,21 +23,25 @@ LONGEST = 120  # characters of changes in the name of a cell
 @dataclass(frozen=True)
 class Row:
     """A line of a table: ``preset("<column>/<preset>")`` with the values of ``changes``, and those of ``by_family``
-    for benchmarks of one family, clean or noisy; where some are named, the line stands under these alone. ``tiers``
-    says what a line was allowed to use."""
+    for benchmarks of one family, clean or noisy; where some are named, the line stands under these alone."""
 
     name: str
     title: str
     preset: str = "dwmr"
     changes: Mapping[str, Any] = field(default_factory=dict)
     by_family: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    tiers: Mapping[str, str] = field(default_factory=dict)
 
     def stands(self, benchmark: str) -> bool:
         return not self.by_family or family(benchmark) in self.by_family
 
     def changed(self, benchmark: str) -> dict[str, Any]:
         return {**self.changes, **self.by_family.get(family(benchmark), {})}
+
+    def tier(self, benchmark: str) -> str:
+        """What the line uses: T transitions alone, J frames of one state in a trajectory, G a grid the paper does not
+        use."""
+        config = self.config(benchmark)
+        return "+".join(["T", *(["J"] if config.two_views else []), *(["G"] if config.encoder == "tiles" else [])])
 
     def config(self, benchmark: str) -> Config:
         return preset(f"{benchmark}/{self.preset}").replace(**self.changed(benchmark))

@@ -129,7 +129,7 @@ def _wide_grid(table: Table, results: Results, benchmark: str) -> Grid:
         if row.stands(benchmark):
             runs = results[row.name, benchmark]
             figures = [spread(summarize(runs.values(*place))) for place in table.wide.values()]
-            lines.append([row.title, row.tiers.get(family(benchmark), ""), _count(runs), *figures])
+            lines.append([row.title, row.tier(benchmark), _count(runs), *figures])
     words = [name.replace("_", " ") for name in table.wide]
     return Grid(BENCHMARKS.get(benchmark, benchmark), ["", "tier", "runs", *words], lines)
 

@@ -159,7 +159,7 @@ def _agree(journal: Journal, plan: Plan, storage: Path) -> str:
     with journal.turn():
         if "about" not in study.user_attrs:
             study.set_user_attr("about", asked | {"token": secrets.token_hex(4)})
-    stored = study.user_attrs["about"]
+    stored = Config().flat() | study.user_attrs["about"]  # an option that came later had its default then
     token = stored["token"]
     for name in dict.fromkeys([*asked, *stored]):
         if name != "token" and stored.get(name) != asked.get(name):
