@@ -126,10 +126,9 @@ def test_every_row_of_strong_says_what_it_used():
     assert {tiers["dwmr", "8puzzle"], tiers["strong", "iceslider"], tiers["strong-no-grid", "8puzzle"]} == {"T"}
 
 
-def test_the_two_strong_8_puzzles_differ_in_every_value_that_either_sets():
+def test_the_two_strong_8_puzzles_set_the_same_values():
+    """Else what one sets would stay when a row changes to the other."""
     assert STRONG_BY_BOARD.keys() == STRONG_BY_TILES.keys()
-    assert cell("strong", "strong-grid", "8puzzle").key == "8puzzle/strong"
-    assert cell("strong", "strong-no-grid", "8puzzle-noisy").key == "8puzzle-noisy/strong"
 
 
 def test_many_changes_have_a_short_name():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dwmr.reproduce.cells import PARTS, Row, Table, family
+from dwmr.reproduce.cells import PARTS, Row, Table
 from dwmr.reproduce.claims import sentences
 from dwmr.reproduce.paper import Printed
 from dwmr.reproduce.runs import CellRuns, Results, Summary, summarize
