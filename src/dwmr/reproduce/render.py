@@ -124,12 +124,15 @@ def spread(summary: Summary) -> str:
 
 
 def _wide_grid(table: Table, results: Results, benchmark: str) -> Grid:
+    """A line for each row that has runs; rows that are the same here stand where they stand first."""
     lines = []
+    seen: set[str] = set()
     for row in table.rows:
-        if row.stands(benchmark):
-            runs = results[row.name, benchmark]
+        runs = results[row.name, benchmark] if row.stands(benchmark) else None
+        if runs is not None and runs.fresh and runs.key not in seen:
             figures = [spread(summarize(runs.values(*place))) for place in table.wide.values()]
             lines.append([row.title, row.tier(benchmark), _count(runs), *figures])
+            seen.add(runs.key)
     words = [name.replace("_", " ") for name in table.wide]
     return Grid(BENCHMARKS.get(benchmark, benchmark), ["", "tier", "runs", *words], lines)
 

@@ -73,6 +73,5 @@ STRONG = Table(
     ),
     remarks=(
         "Tiers: T transitions alone, as in the paper; J frames of the same state in a trajectory; G a known grid.",
-        "Rows but the first have five runs.",
     ),
 )
