@@ -1,6 +1,7 @@
 """Figures in the documentation are those of the committed results."""
 
 import json
+import statistics
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,32 @@ def test_the_readme_speaks_of_them_too():
     noisy = results("planning.json")["iceslider-noisy"]["breadth_first"]
     assert f"`iceslider-noisy/strong` solves {noisy['solved']}" in text
     assert f"its {results('symbolic.json')['iceslider/strong']['fidelity']['rules']} rules" in text
+
+
+STRONG_LINES = {
+    "| 8-puzzle, the board": ("strong-no-grid", "8puzzle"),
+    "| 8-puzzle, tile by tile": ("strong-grid", "8puzzle"),
+    "| noisy 8-puzzle": ("strong-no-grid", "8puzzle-noisy"),
+    "| IceSlider": ("strong", "iceslider"),
+    "| noisy IceSlider": ("strong", "iceslider-noisy"),
+}
+
+
+@pytest.mark.parametrize("start", STRONG_LINES)
+def test_what_came_of_going_beyond(start):
+    page = (ROOT / "docs" / "beyond.md").read_text(encoding="utf-8")
+    row, benchmark = STRONG_LINES[start]
+    figures = results("strong_rows.json")[row][benchmark]
+    cells = [cell.strip(" *") for cell in line_of(page, start).split("|")[4:-1]]
+    shown = [float(number) for cell in cells for number in cell.split(" / ")]
+    names = "encoding imagination board_encoding board_imagination exact_next exact_1000".split()
+    assert shown == pytest.approx([statistics.mean(figures[name]) for name in names], abs=0.051)
+
+
+@pytest.mark.parametrize("study", ["iceslider/dwmr", "iceslider-noisy/dwmr", "iceslider/ae", "iceslider/deepcubeai"])
+def test_choosing_without_labels(study):
+    page = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
+    rungs = results("label_free.json")[study]
+    wanted = [rungs[rung][name] for rung in list(rungs)[-2:] for name in ("best", "chosen_without_labels")]
+    shown = [float(number) for cell in line_of(page, f"| `{study}` |").split("|")[2:4] for number in cell.split(",")]
+    assert shown == pytest.approx(wanted, abs=0.051)
