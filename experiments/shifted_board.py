@@ -24,7 +24,7 @@ from dwmr.files import atomic_write_json
 from dwmr.reproduce.catalog import find_table
 from dwmr.transitions import Transitions
 
-ROWS = {"grid": "strong", "no grid": "strong-no-grid"}
+ROWS = {"grid": "strong-grid", "no grid": "strong-no-grid"}
 
 
 def shifted(transitions: Transitions, pixels: int) -> Transitions:
@@ -41,23 +41,22 @@ def _moved(images: np.ndarray, pixels: int) -> np.ndarray:
     return result
 
 
-def figures(benchmark: str, row: str, pixels: int, epochs: int, seeds: list[int], device: str) -> dict[str, Any]:
+def figures(benchmark: str, row: str, pixels: int, seeds: list[int], device: str) -> dict[str, Any]:
     data = dwmr.load_splits(cached_benchmark(benchmark))
     assert data.val is not None
     train, val = shifted(data.train, pixels), shifted(data.val, pixels)
     (cell,) = find_table("strong").choose([f"{ROWS[row]},{benchmark}"])
-    runs = dwmr.train_many(cell.config.replace(epochs=epochs), train=train, seeds=seeds, device=device)
+    runs = dwmr.train_many(cell.config, train=train, seeds=seeds, device=device)
     models = [run.model for run in runs if isinstance(run, dwmr.Run)]
     scores = imagination_scores(models, train=train, test=val) if models else []
-    return {"epochs": epochs, "seeds": seeds, "diverged": len(runs) - len(models), "validation": scores}
+    return {"epochs": cell.config.epochs, "seeds": seeds, "diverged": len(runs) - len(models), "validation": scores}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--benchmark", default="8puzzle")
-    parser.add_argument("--pixels", default="0,1,2,4,7,14", help="distances, separated by commas")
-    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--pixels", default="0,2,4,7,14", help="distances, separated by commas")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--device", default="auto")
     chosen = parser.parse_args()
@@ -67,7 +66,7 @@ def main() -> None:
             entry = results.setdefault(chosen.benchmark, {}).setdefault(row, {})
             if str(pixels) not in entry:
                 seeds = list(range(chosen.seeds))
-                entry[str(pixels)] = figures(chosen.benchmark, row, pixels, chosen.epochs, seeds, chosen.device)
+                entry[str(pixels)] = figures(chosen.benchmark, row, pixels, seeds, chosen.device)
                 atomic_write_json(chosen.out, results)
                 print(row, pixels, json.dumps(entry[str(pixels)]), flush=True)
 
