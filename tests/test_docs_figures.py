@@ -66,7 +66,7 @@ def test_the_speed_of_planning(name, unit, sizes, planner):
 def test_the_readme_speaks_of_them_too():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     solved = results("planning.json")["iceslider"]["breadth_first"]
-    assert f"solves {solved['solved']} of {solved['of']} unseen levels" in text
+    assert f"solves {solved['solved']} of {solved['of']} unseen levels" in " ".join(text.split())
     noisy = results("planning.json")["iceslider-noisy"]["breadth_first"]
     assert f"`iceslider-noisy/strong` solves {noisy['solved']}" in text
     assert f"its {results('symbolic.json')['iceslider/strong']['fidelity']['rules']} rules" in text
@@ -98,4 +98,22 @@ def test_choosing_without_labels(study):
     rungs = results("label_free.json")[study]
     wanted = [rungs[rung][name] for rung in list(rungs)[-2:] for name in ("best", "chosen_without_labels")]
     shown = [float(number) for cell in line_of(page, f"| `{study}` |").split("|")[2:4] for number in cell.split(",")]
+    assert shown == pytest.approx(wanted, abs=0.051)
+
+
+@pytest.mark.parametrize(
+    ("start", "benchmark"),
+    [
+        ("| 8-puzzle |", "8puzzle"),
+        ("| noisy 8-puzzle |", "8puzzle-noisy"),
+        ("| IceSlider |", "iceslider"),
+        ("| noisy IceSlider |", "iceslider-noisy"),
+    ],
+)
+def test_the_headline_in_the_readme(start, benchmark):
+    line = line_of((ROOT / "README.md").read_text(encoding="utf-8"), start)
+    cells = [cell.strip(" *%") for cell in line.split("|")[4:-1]]
+    shown = [float(number) for cell in cells for number in cell.split(" / ")]
+    figures = results("strong.json")[benchmark]
+    wanted = [statistics.mean(figures[name]) for name in ("encoding", "imagination", "exact_next")]
     assert shown == pytest.approx(wanted, abs=0.051)
