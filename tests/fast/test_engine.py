@@ -125,9 +125,7 @@ TECHNIQUES = [
 
 @pytest.mark.parametrize("settings", TECHNIQUES, ids=lambda settings: next(iter(settings.values())))
 def test_what_goes_beyond_the_paper_too(double_precision, ice, settings):
-    side = (
-        64 if settings.get("predictor") in ("far", "lines") else 25
-    )  # three tiles of 8, lines between
+    side = 64 if settings.get("predictor") in ("far", "lines") else 25  # three tiles of 8, lines between
     # With BatchNorm, or channels of four pixels that are normalised, some gradients are rounding noise, as below.
     whole = "encoder" not in settings
     _compare(dwmr.preset("generic/dwmr", batch_size=32, **{"bits": 24} | settings), square(ice[:96], side), whole)

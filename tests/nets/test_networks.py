@@ -9,7 +9,7 @@ from torch import nn
 from dwmr.errors import InputError
 from dwmr.nets.decoders import DECODERS
 from dwmr.nets.encoders import ENCODERS
-from dwmr.nets.predictors import PREDICTORS
+from dwmr.nets.predictors import PREDICTORS, LineBlock
 
 PUZZLE, ICE = (1, 88, 88), (3, 64, 64)
 ODD_SHAPES = [(1, 7, 9), (3, 64, 48), (3, 210, 160), (4, 30, 30), (1, 1, 1), (2, 1, 40)]
@@ -96,6 +96,26 @@ def test_the_conv_predictor_sees_four_cells_around_and_the_action_everywhere():
     assert (predictor(codes, up) != predictor(codes, right)).reshape(3, 8, 8).any(0).all()
 
 
+def test_a_line_predictors_block_sees_rows_and_columns_and_nothing_else():
+    block = LineBlock(4, cells=8).eval()
+    grid, other = torch.zeros(1, 4, 8, 8), torch.zeros(1, 4, 8, 8)
+    other[..., 2, 5] = 1
+    reached = (block(grid) != block(other))[0].any(0)
+    assert reached[2].all()
+    assert reached[:, 5].all()
+    assert reached.sum() == 15
+
+
+@pytest.mark.parametrize("name", ["far", "lines"])
+def test_predictors_over_a_grid_see_every_cell(name):
+    predictor = PREDICTORS[name](ICE, 128, 4).eval()
+    codes, other = torch.zeros(1, 128), torch.zeros(1, 2, 8, 8)
+    other[..., 0, 0] = 1
+    up, right = torch.eye(4)[[0]], torch.eye(4)[[1]]
+    assert (predictor(codes, up) != predictor(other.flatten(1), up)).reshape(2, 8, 8).any(0).all()
+    assert (predictor(codes, up) != predictor(codes, right)).reshape(2, 8, 8).any(0).all()
+
+
 @pytest.mark.parametrize("shape", ODD_SHAPES)
 @pytest.mark.parametrize("bits", [3, 10])
 def test_generic_networks_fit_any_image(shape, bits):
@@ -123,6 +143,7 @@ def test_the_generic_encoder_sees_brightness():
         (lambda: ENCODERS["patch"]((3, 4, 4), 64), "4×4 pixels"),
         (lambda: PREDICTORS["conv"]((3, 64, 64), 100, 4), "8×8 patches, got 100 bits"),
         (lambda: PREDICTORS["conv"]((3, 4, 4), 64, 4), "0×0 patches"),
+        (lambda: PREDICTORS["lines"](ICE, 100, 4), "8×8 cells needs bits divisible by 64, got 100"),
     ],
 )
 def test_unfit_sizes_are_refused(build, message):
