@@ -88,7 +88,7 @@ def test_what_came_of_going_beyond(start):
     figures = results("strong_rows.json")[row][benchmark]
     cells = [cell.strip(" *") for cell in line_of(page, start).split("|")[4:-1]]
     shown = [float(number) for cell in cells for number in cell.split(" / ")]
-    names = "encoding imagination board_encoding board_imagination exact_next exact_1000".split()
+    names = ["encoding", "imagination", "board_encoding", "board_imagination", "exact_next", "exact_1000"]
     assert shown == pytest.approx([statistics.mean(figures[name]) for name in names], abs=0.051)
 
 

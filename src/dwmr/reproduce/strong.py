@@ -17,6 +17,7 @@ WIDE: dict[str, tuple[str, ...]] = {
     "board_imagination": ("imagination", "board_accuracy"),
     "exact_next": ("codes", "exact_next"),
     "same_code": ("codes", "same_code"),
+    "state_share": ("codes", "state_share"),
     "exact_100": ("rollout", "100", "exact"),
     "exact_1000": ("rollout", "1000", "exact"),
     "f1_20": ("rollout", "20", "f1"),
