@@ -22,14 +22,24 @@ def line_of(page: str, start: str) -> str:
 @pytest.mark.parametrize("planner", ["breadth_first", "astar", "simulator", "random", "greedy_step"])
 def test_planning_on_iceslider(planner, benchmark):
     page = (ROOT / "docs" / "planning.md").read_text(encoding="utf-8").partition("### Figures")[2]
-    clean, _, noisy = page.partition("| noisy |")
-    page = noisy if benchmark.endswith("noisy") else clean
+    clean, _, rest = page.partition("| noisy |")
+    page = rest.partition("| DigitJump |")[0] if benchmark.endswith("noisy") else clean
     entry = results("planning.json")[benchmark][planner]
     easy = entry["min_solution_1"]
     line = line_of(page, f"| `{planner}` |").replace("**", "")
     assert f"| {entry['solved']} of {entry['of']} |" in line
     assert f"| {easy['solved']} of {easy['of']} |" in line
     shown = float(line.split("|")[3])
+    assert shown == pytest.approx(entry["length_over_optimal"], abs=0.05 if shown > 2 else 0.0006)
+
+
+@pytest.mark.parametrize("planner", ["breadth_first", "astar", "simulator", "random", "greedy_step"])
+def test_planning_on_digitjump(planner):
+    page = (ROOT / "docs" / "planning.md").read_text(encoding="utf-8").partition("| DigitJump |")[2]
+    entry = results("planning.json")["digitjump"][planner]
+    cells = [cell.strip(" *") for cell in line_of(page, f"| `{planner}` |").split("|")]
+    assert cells[2] == f"{entry['solved']} of {entry['of']}"
+    shown = float(cells[3])
     assert shown == pytest.approx(entry["length_over_optimal"], abs=0.05 if shown > 2 else 0.0006)
 
 
