@@ -79,6 +79,8 @@ def test_the_readme_speaks_of_them_too():
     assert f"solves {solved['solved']} of {solved['of']} unseen levels" in " ".join(text.split())
     noisy = results("planning.json")["iceslider-noisy"]["breadth_first"]
     assert f"`iceslider-noisy/strong` solves {noisy['solved']}" in text
+    jumps = results("planning.json")["digitjump"]["breadth_first"]
+    assert f"`digitjump/strong` solves {jumps['solved']} of {jumps['of']} levels" in text
     assert f"its {results('symbolic.json')['iceslider/strong']['fidelity']['rules']} rules" in text
 
 
