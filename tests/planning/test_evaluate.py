@@ -6,8 +6,9 @@ import torch
 
 from dwmr import InputError
 from dwmr.evaluation.intervals import wilson
-from dwmr.planning import Agent
+from dwmr.planning import Agent, evaluate
 from dwmr.planning.evaluate import (
+    KeptTrials,
     Setting,
     Trial,
     evaluate_planner,
@@ -74,6 +75,35 @@ def test_entries_are_stored_beside_each_other(tmp_path):
     path.write_text("[]")
     with pytest.raises(InputError, match="not a file of planning results"):
         store_entry(path, "iceslider", "astar", {})
+
+
+def test_a_killed_evaluation_goes_on_where_it_was(tmp_path, monkeypatch):
+    results, made_with = tmp_path / "planning.json", {"preset": "iceslider/dwmr", "radius": 0}
+    blind = Agent(lambda images: torch.zeros(len(images), 1, dtype=torch.int64), None, bits=64)
+    tried = []
+    real = evaluate._try
+    monkeypatch.setattr(evaluate, "_try", lambda task, *rest: tried.append(task.name) or real(task, *rest))
+
+    def go(values=made_with, trials=3):
+        kept = KeptTrials(results, "iceslider", "simulator", values)
+        tasks = tasks_of("iceslider", trials=trials)
+        return kept, evaluate_planner(tasks, blind, "simulator", kept=kept, progress=False)
+
+    kept, whole = go()
+    assert len(tried) == 6
+    tried.clear()
+    assert go()[1] == whole
+    assert not tried
+    lines = kept.path.read_text().splitlines()
+    kept.path.write_text("\n".join([*lines[:4], lines[4][:20]]))  # killed while the fourth trial was written
+    again = go()[1]
+    assert tried == ["level 2000, longer than 1", "level 2001, longer than 1", "level 2002, longer than 1"]
+    assert (again["solved"], again["expanded_mean"]) == (whole["solved"], whole["expanded_mean"])
+    tried.clear()
+    kept, _ = go({**made_with, "radius": 1})
+    assert len(tried) == 6
+    kept.drop()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_unknown_entries_are_refused():

@@ -18,7 +18,15 @@ from dwmr.errors import InputError, unknown
 from dwmr.evaluation.probes import Probe, fit_probe
 from dwmr.planning.acting import act
 from dwmr.planning.agent import HEURISTICS, Agent, agent_of
-from dwmr.planning.evaluate import CONTROLS, Setting, evaluate_planner, known_entries, store_entry, stored_entry
+from dwmr.planning.evaluate import (
+    CONTROLS,
+    KeptTrials,
+    Setting,
+    evaluate_planner,
+    known_entries,
+    store_entry,
+    stored_entry,
+)
 from dwmr.planning.painting import painter_of
 from dwmr.planning.search import PLANNERS, find_planner
 from dwmr.planning.strip import Strip, action_names, read_image, save_strip
@@ -245,7 +253,7 @@ def _evaluate(
     as_json: bool,
 ) -> None:
     benchmark = info.config.benchmark
-    tasks = tasks_of(benchmark, seed=setting.seed, trials=trials, digits=_digits(splits))
+    digits = _digits(splits)
     made_with = {
         "preset": info.config.name,
         "checkpoint": hashlib.sha256((run / CHECKPOINT).read_bytes()).hexdigest()[:16],
@@ -258,11 +266,15 @@ def _evaluate(
     found: dict[str, dict[str, Any]] = {}
     for name in names:
         entry = stored_entry(results, benchmark, name, made_with) if results is not None else None
+        # Every planner meets the same images, whichever were tried before.
+        tasks = tasks_of(benchmark, seed=setting.seed, trials=trials, digits=digits)
         if entry is None:
-            entry = evaluate_planner(tasks, agent, name, setting, probe=probe)
+            kept = KeptTrials(results, benchmark, name, made_with) if results is not None else None
+            entry = evaluate_planner(tasks, agent, name, setting, probe=probe, kept=kept)
             entry |= {"machine": machine_words(model.device), "agent": agent.about, "made_with": made_with}
-            if results is not None:
+            if results is not None and kept is not None:
                 store_entry(results, benchmark, name, entry)
+                kept.drop()
         found[name] = entry
     if as_json:
         print_json({benchmark: found})

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from dwmr.errors import InputError, unknown
 from dwmr.evaluation.intervals import wilson
 from dwmr.evaluation.probes import Probe
-from dwmr.files import atomic_write_json
+from dwmr.files import atomic_write_json, atomic_write_text
 from dwmr.planning.acting import DONE, act, greedy_step, random_step
 from dwmr.planning.agent import Agent
 from dwmr.planning.goals import CodeGoal, board_goal
@@ -66,6 +67,33 @@ class Trial:
     seconds: float
 
 
+class KeptTrials:
+    """The trials of an entry in the making, a line each in a file beside the results, so that a killed evaluation goes
+    on where it was. Trials that were made with anything else are dropped."""
+
+    def __init__(self, results: Path, benchmark: str, name: str, made_with: dict[str, Any]) -> None:
+        self.path = results.with_name(f"{results.name}.{benchmark}.{name}.trials")
+        self.trials: dict[str, Trial] = {}
+        first = json.dumps(made_with, sort_keys=True)
+        before, *lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else [""]
+        if before == first:
+            for line in lines:
+                with contextlib.suppress(ValueError):  # the last one may be cut off
+                    trial = Trial(**json.loads(line))
+                    self.trials[trial.task] = trial
+        kept = [json.dumps(asdict(trial)) for trial in self.trials.values()]
+        atomic_write_text(self.path, "".join(line + "\n" for line in [first, *kept]))
+
+    def add(self, trial: Trial) -> None:
+        self.trials[trial.task] = trial
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(trial)) + "\n")
+
+    def drop(self) -> None:
+        """The entry is stored."""
+        self.path.unlink(missing_ok=True)
+
+
 def known_entries() -> list[str]:
     """What a table of results may hold for a benchmark."""
     return [*PLANNERS, *CONTROLS]
@@ -78,15 +106,21 @@ def try_tasks(
     setting: Setting = Setting(),
     *,
     probe: Probe | None = None,
+    kept: KeptTrials | None = None,
     progress: bool | None = None,
 ) -> list[Trial]:
-    """Every task once, by a planner or a control of that name."""
+    """Every task once, by a planner or a control of that name; those that are kept already are not tried again."""
     if name not in known_entries():
         raise unknown("planner", name, known_entries())
     trials = []
     with bar(name, len(tasks), show=progress) as shown:
         for number, task in enumerate(tasks):
-            trials.append(_try(task, agent, name, setting, probe, number))
+            trial = kept.trials.get(task.name) if kept is not None else None
+            if trial is None:
+                trial = _try(task, agent, name, setting, probe, number)
+                if kept is not None:
+                    kept.add(trial)
+            trials.append(trial)
             shown.describe(f"{sum(trial.solved for trial in trials)} solved")
             shown.advance()
     return trials
@@ -125,12 +159,13 @@ def evaluate_planner(
     setting: Setting = Setting(),
     *,
     probe: Probe | None = None,
+    kept: KeptTrials | None = None,
     progress: bool | None = None,
 ) -> dict[str, Any]:
     """The entry of a planner: the figures of the first kind of tasks, and those of the others under their names."""
     found: dict[str, Any] = {}
     for place, (kind, tasks) in enumerate(kinds.items()):
-        figures = summarize(try_tasks(tasks, agent, name, setting, probe=probe, progress=progress))
+        figures = summarize(try_tasks(tasks, agent, name, setting, probe=probe, kept=kept, progress=progress))
         found |= {"tasks": kind, **figures} if place == 0 else {kind: figures}
     return found
 
