@@ -57,6 +57,16 @@ def test_symbols_of_iceslider(name, start):
     assert int(cells[7]) == entry["levels"]["optimal"]
 
 
+def test_symbols_of_the_8_puzzle():
+    page = " ".join((ROOT / "docs" / "symbols.md").read_text(encoding="utf-8").split())
+    found = results("symbolic.json")["8puzzle/strong"]["fidelity"]
+    assert f"the {found['rules']} rules are the puzzle's own" in page
+    assert f"whole next code in {found['states']:.2f}% of held-out cases" in page
+    frames = found["frames"]
+    assert f"in {frames['rules']:.1f}% where the predictor itself is right in {frames['model']:.1f}%" in page
+    assert found["rules"] == 64
+
+
 @pytest.mark.parametrize(
     ("name", "unit", "sizes"),
     [
