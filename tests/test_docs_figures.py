@@ -23,7 +23,7 @@ def line_of(page: str, start: str) -> str:
 def test_planning_on_iceslider(planner, benchmark):
     page = (ROOT / "docs" / "planning.md").read_text(encoding="utf-8").partition("### Figures")[2]
     clean, _, rest = page.partition("| noisy |")
-    page = rest.partition("| DigitJump |")[0] if benchmark.endswith("noisy") else clean
+    page = rest.partition("| 8-puzzle |")[0] if benchmark.endswith("noisy") else clean
     entry = results("planning.json")[benchmark][planner]
     easy = entry["min_solution_1"]
     line = line_of(page, f"| `{planner}` |").replace("**", "")
@@ -31,6 +31,18 @@ def test_planning_on_iceslider(planner, benchmark):
     assert f"| {easy['solved']} of {easy['of']} |" in line
     shown = float(line.split("|")[3])
     assert shown == pytest.approx(entry["length_over_optimal"], abs=0.05 if shown > 2 else 0.0006)
+
+
+@pytest.mark.parametrize("planner", ["astar", "simulator", "random", "greedy_step"])
+def test_planning_on_the_8_puzzle(planner):
+    page = (ROOT / "docs" / "planning.md").read_text(encoding="utf-8").partition("| 8-puzzle |")[2]
+    entry = results("planning.json")["8puzzle"][planner]
+    cells = [cell.strip(" *") for cell in line_of(page.partition("| DigitJump |")[0], f"| `{planner}`").split("|")]
+    assert cells[2] == f"{entry['solved']} of {entry['of']}"
+    if entry["length_over_optimal"] is not None:
+        assert float(cells[3]) == pytest.approx(entry["length_over_optimal"], abs=0.0006)
+    if planner in ("astar", "simulator"):
+        assert int(cells[5].replace(",", "")) == round(entry["generated_mean"])
 
 
 @pytest.mark.parametrize("planner", ["breadth_first", "astar", "simulator", "random", "greedy_step"])
@@ -89,6 +101,8 @@ def test_the_readme_speaks_of_them_too():
     assert f"solves {solved['solved']} of {solved['of']} unseen levels" in " ".join(text.split())
     noisy = results("planning.json")["iceslider-noisy"]["breadth_first"]
     assert f"`iceslider-noisy/strong` solves {noisy['solved']}" in text
+    tiles = results("planning.json")["8puzzle"]["astar"]
+    assert f"`8puzzle/strong` {tiles['solved']} of {tiles['of']} pairs of boards" in " ".join(text.split())
     jumps = results("planning.json")["digitjump"]["breadth_first"]
     assert f"`digitjump/strong` solves {jumps['solved']} of {jumps['of']} levels" in text
     assert f"its {results('symbolic.json')['iceslider/strong']['fidelity']['rules']} rules" in text
