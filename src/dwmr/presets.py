@@ -150,7 +150,6 @@ _STRONG_JUMP: dict[str, Any] = {
     "lr": 3e-3,
     "cos": 0.0,
     "triplets": 64,
-    "high": 24,
 }
 
 STRONG: dict[str, dict[str, Any]] = {
