@@ -65,9 +65,7 @@ class ConvPredictor(nn.Module):
         )
 
     def forward(self, codes: Tensor, actions: Tensor) -> Tensor:
-        grid = codes.unflatten(-1, (-1, self.rows, self.cols))
-        spread = actions[..., None, None].expand(*actions.shape, self.rows, self.cols)
-        return self.layers(torch.cat([grid, spread], dim=-3))
+        return self.layers(_with_actions(codes, actions, (self.rows, self.cols)))
 
 
 class ResidualPredictor(nn.Module):
@@ -126,7 +124,7 @@ class FarPredictor(nn.Module):
         )
 
     def forward(self, codes: Tensor, actions: Tensor) -> Tensor:
-        near = self.first(_with_actions(2 * codes - 1, actions, self.cells))
+        near = self.first(_with_actions(2 * codes - 1, actions, (self.cells, self.cells)))
         return self.rest(near + self.anywhere(near.amax((-2, -1), keepdim=True)))
 
 
@@ -161,7 +159,7 @@ class LinePredictor(nn.Module):
         )
 
     def forward(self, codes: Tensor, actions: Tensor) -> Tensor:
-        return self.layers(_with_actions(2 * codes - 1, actions, self.cells))
+        return self.layers(_with_actions(2 * codes - 1, actions, (self.cells, self.cells)))
 
 
 def _bits_a_cell(bits: int, cells: int) -> int:
@@ -170,10 +168,11 @@ def _bits_a_cell(bits: int, cells: int) -> int:
     return bits // cells**2
 
 
-def _with_actions(values: Tensor, actions: Tensor, cells: int) -> Tensor:
-    """(…, K) as a grid of cells, (…, K / cells² + actions, cells, cells): every cell is told the action."""
-    grid = values.unflatten(-1, (-1, cells, cells))
-    return torch.cat([grid, actions[..., None, None].expand(*actions.shape, cells, cells)], dim=-3)
+def _with_actions(values: Tensor, actions: Tensor, cells: tuple[int, int]) -> Tensor:
+    """Values (…, K) as rows and columns of cells, and with them the actions (…, A), which every cell is told:
+    (…, K / cells + A, rows, columns)."""
+    grid = values.unflatten(-1, (-1, *cells))
+    return torch.cat([grid, actions[..., None, None].expand(*actions.shape, *cells)], dim=-3)
 
 
 def generic_predictor(image_shape: ImageShape, bits: int, n_actions: int) -> MLPPredictor:
