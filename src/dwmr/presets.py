@@ -68,8 +68,7 @@ BENCHMARKS: dict[str, dict[str, Any]] = {
 }
 
 # What the strong models add to, or have instead of, the faithful ones. An encoder that reads the tiles one by one finds
-# them at once; one that reads the board as a whole is given longer, and then knows that no digit is there twice, which
-# with noise is worth more.
+# them at once; one that reads the board as a whole is given longer, and then reads it better, with noise by far.
 STRONG_BY_TILES: dict[str, Any] = {
     "encoder": "tiles",
     "predictor": "residual",
