@@ -24,7 +24,7 @@ from dwmr.files import atomic_write_json
 from dwmr.reproduce.catalog import find_table
 from dwmr.transitions import Transitions
 
-ROWS = {"grid": "strong-grid", "no grid": "strong-no-grid"}
+ROWS = {"grid": "strong-grid", "no grid": "strong"}
 
 
 def shifted(transitions: Transitions, pixels: int) -> Transitions:

@@ -6,7 +6,7 @@ trajectory; G a known grid. On IceSlider the paper's own encoder knows the grid,
 
 from __future__ import annotations
 
-from dwmr.presets import STRONG_BY_BOARD, STRONG_BY_TILES
+from dwmr.presets import STRONG_BY_TILES, STRONG_WITH_NOISE
 from dwmr.reproduce import paper
 from dwmr.reproduce.cells import Row, Table
 
@@ -28,7 +28,7 @@ WIDE: dict[str, tuple[str, ...]] = {
 
 _GRID = {"8puzzle": {"encoder": "tiles", "bits": 63}}
 _BY_TILES = {"8puzzle": STRONG_BY_TILES}
-_BY_BOARD = {"8puzzle": STRONG_BY_BOARD}
+_WITH_NOISE = {"8puzzle": STRONG_WITH_NOISE}
 _BY_CHANCE = {"iceslider": {"slow_start": False, "predictor_first": 0}}
 _ALL_BITS = {"iceslider": {"by_cell": False}}
 _DISAGREE = {"8puzzle": {"agree": 0.0}, "iceslider": {"agree": 0.0}}
@@ -55,7 +55,6 @@ STRONG = Table(
     rows=(
         Row("strong", "strong", preset="strong"),
         Row("strong-two-views", "strong, and two views", "strong", {"two_views": True}),
-        Row("strong-no-grid", "strong, the board as a whole", "strong", by_family=_BY_BOARD),
         Row("strong-grid", "strong, tile by tile", "strong", by_family=_BY_TILES),
         Row("strong-no-cross", "strong, usual moments", "strong", {"cross": False}),
         Row("strong-no-far", "strong, the paper's predictor", "strong", by_family=_NEAR),
@@ -63,6 +62,7 @@ STRONG = Table(
         Row("strong-random-start", "strong, random first weights", "strong", by_family=_BY_CHANCE),
         Row("strong-all-bits", "strong, moments over all bits", "strong", by_family=_ALL_BITS),
         Row("strong-no-agreement", "strong, without agreement", "strong", by_family=_DISAGREE),
+        Row("strong-noisy", "strong, as with noise: late looks, constant rate, no agreement", "strong", by_family=_WITH_NOISE),
         Row("dwmr", "DWMR"),
         Row("dwmr-cross", "DWMR, moments across looks", changes={"cross": True}),
         Row("dwmr-far", "DWMR, far-seeing or residual predictor", by_family=_FAR),
