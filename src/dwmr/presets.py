@@ -100,6 +100,22 @@ REGULARIZED: dict[str, dict[str, Any]] = {
         "tau": 0.71,
         "tau_factor": 0.984,
     },
+    "iceslider-noisy": {
+        "scheme": "two_step_st",
+        "lr": 0.00091,
+        "lr_factor": 0.983,
+        "pred_factor": 1.055,
+        "var": 0.74,
+        "cor": 0.47,
+        "cos": 0.84,
+        **dict.fromkeys(("var_factor", "cor_factor", "cos_factor"), 1.01),
+        "loc": 1.1,
+        "loc_factor": 0.98,
+        "gamma": 0.39,
+        "high": 4,
+        "tau": 0.86,
+        "tau_factor": 0.985,
+    },
 }
 
 # What the strong models add to, or have instead of, the faithful ones. An encoder that reads the tiles one by one finds
