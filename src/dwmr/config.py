@@ -86,7 +86,9 @@ class Config:
 
     @property
     def name(self) -> str:
-        return f"{self.benchmark}/{self.model}"
+        """The preset it is, or began as: ``benchmark/model``. A strong model that is told the grid is one by itself."""
+        grid = "-grid" if self.model == "strong" and self.encoder == "tiles" else ""
+        return f"{self.benchmark}/{self.model}{grid}"
 
     def replace(self, **values: Any) -> Config:
         """A copy with other values, by flat names: ``replace(epochs=5, lr=2e-3, lr_factor=0.97)``."""

@@ -25,7 +25,7 @@ NAMES = list(START_VALUES)
 
 
 def space_of(name: str) -> dict[str, Dimension]:
-    return search_space(*name.split("/"))
+    return search_space(start_values(name))
 
 
 def points(name: str) -> st.SearchStrategy[dict[str, object]]:

@@ -6,7 +6,6 @@ read when a table is asked for. The tables there are stand in `catalog`.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +16,6 @@ from dwmr.presets import preset
 from dwmr.reproduce.paper import Paper
 
 PARTS = ("encoding", "imagination")
-LONGEST = 120  # characters of changes in the name of a cell
 
 
 @dataclass(frozen=True)
@@ -119,17 +117,14 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """``8puzzle/dwmr,scheme=soft``: the preset, and the changes that do change something; where they are too many
-        for the name of a folder, the row's name and a digest of them."""
+        """``8puzzle/dwmr,scheme=soft``: the preset, and the changes that do change something."""
         base = preset(f"{self.benchmark}/{self.row.preset}")
         known = base.flat()
         changes = {name: value for name, value in self.row.changed(self.benchmark).items() if known[name] != value}
         if base.factors == NO_CHANGE:
             changes.pop("schedules", None)
-        words = ",".join(f"{name}={_word(value)}" for name, value in sorted(changes.items()))
-        if len(words) > LONGEST:
-            words = f"{self.row.name},{hashlib.sha256(words.encode()).hexdigest()[:8]}"
-        return f"{self.benchmark}/{','.join([self.row.preset, *([words] if words else [])])}"
+        words = [f"{name}={_word(value)}" for name, value in sorted(changes.items())]
+        return f"{self.benchmark}/{','.join([self.row.preset, *words])}"
 
     @property
     def title(self) -> str:

@@ -6,7 +6,7 @@ trajectory; G a known grid. On IceSlider the paper's own encoder knows the grid,
 
 from __future__ import annotations
 
-from dwmr.presets import STRONG_BY_TILES, STRONG_WITH_NOISE
+from dwmr.presets import STRONG_WITH_NOISE
 from dwmr.reproduce import paper
 from dwmr.reproduce.cells import Row, Table
 
@@ -27,7 +27,6 @@ WIDE: dict[str, tuple[str, ...]] = {
 }
 
 _GRID = {"8puzzle": {"encoder": "tiles", "bits": 63}}
-_BY_TILES = {"8puzzle": STRONG_BY_TILES}
 _WITH_NOISE = {"8puzzle": STRONG_WITH_NOISE}
 _BY_CHANCE = {"iceslider": {"slow_start": False, "predictor_first": 0}}
 _ALL_BITS = {"iceslider": {"by_cell": False}}
@@ -55,7 +54,7 @@ STRONG = Table(
     rows=(
         Row("strong", "strong", preset="strong"),
         Row("strong-two-views", "strong, and two views", "strong", {"two_views": True}),
-        Row("strong-grid", "strong, tile by tile", "strong", by_family=_BY_TILES),
+        Row("strong-grid", "strong, tile by tile", "strong-grid", by_family={"8puzzle": {}}),
         Row("strong-no-cross", "strong, usual moments", "strong", {"cross": False}),
         Row("strong-no-far", "strong, the paper's predictor", "strong", by_family=_NEAR),
         Row("strong-no-cosine", "strong, constant learning rate", "strong", {"cosine": False}),

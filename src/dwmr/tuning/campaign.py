@@ -146,7 +146,7 @@ def prepare(
         raise InputError(f"--storage names a journal file, such as study.journal, got {str(storage)!r}")
     start = start_values(name)
     base = start.replace(**settings)
-    space = without(search_space(start.benchmark, start.model), settings)
+    space = without(search_space(start), settings)
     check_choices(base)
     check_space(base, space)
     values_of(base, space)

@@ -14,7 +14,6 @@ from typing import Any
 from dwmr.config import Config
 from dwmr.errors import InputError
 from dwmr.objectives import OBJECTIVES
-from dwmr.presets import start_values
 
 
 @dataclass(frozen=True)
@@ -87,20 +86,20 @@ WINDOW: dict[str, Space] = {
 }
 
 
-def search_space(benchmark: str, model: str) -> Space:
-    """The dimensions of one model on one benchmark: only those that reach its loss."""
-    objective = OBJECTIVES[model]
+def search_space(start: Config) -> Space:
+    """The dimensions around a preset's start values: only those that reach its loss."""
+    objective = OBJECTIVES[start.model]
     space = dict(ALWAYS)
     if objective.scheme is None:
         space |= FREE_SCHEME
     for term in objective.terms:
         space |= OF_TERM.get(term, {})
     if "loc" in objective.terms:
-        space |= WINDOW[benchmark.removesuffix("-noisy")]
+        space |= WINDOW[start.benchmark.removesuffix("-noisy")]
     if objective.noise:
         space |= NOISE
-    if model == "strong":  # what it has switched off, or holds elsewhere, stays as it is
-        flat = start_values(f"{benchmark}/{model}").flat()
+    if start.model == "strong":  # what it has switched off, or holds elsewhere, stays as it is
+        flat = start.flat()
         space = {name: dimension for name, dimension in space.items() if flat[options_of(name)[0]] in dimension}
     return space
 
