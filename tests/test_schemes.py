@@ -88,7 +88,7 @@ def test_step_one_changes_the_predictor_and_moves_the_target_and_nothing_else():
     moments = copy.deepcopy(learner.codes_optimizer.state_dict()["state"])
 
     bits = (torch.rand(SAMPLES, BITS, dtype=torch.float64) > 0.5).double()
-    predictor_step(learner, batch, hyper, bits, bits)
+    predictor_step(learner, batch, hyper, bits, bits, [])
 
     assert_equal(values_of(learner.model.encoder), encoder)
     for index, state in learner.codes_optimizer.state_dict()["state"].items():

@@ -1,5 +1,6 @@
 """What goes beyond the paper: moments across two looks, second looks, grid networks, shaped schedules."""
 
+import copy
 import math
 from dataclasses import replace
 
@@ -10,15 +11,17 @@ import torch
 import dwmr
 from dwmr import losses
 from dwmr.config import Config
-from dwmr.data.batches import Loader, plan_epoch, second_looks
+from dwmr.data.batches import Later, Loader, plan_epoch, second_looks
 from dwmr.errors import InputError
 from dwmr.nets.encoders import ENCODERS, GridEncoder
 from dwmr.nets.predictors import FarPredictor
 from dwmr.objectives import OBJECTIVES, Codes, objective_of
 from dwmr.schedules import values_at
+from dwmr.schemes import SCHEMES, predictor_step
 from dwmr.slow_start import start_slowly
 from dwmr.world_model import build_model
 from tests.reference import column, mean
+from tests.test_schemes import make_batch, make_hyper, make_learner
 
 
 def looks(samples=40, bits=4, seed=0):
@@ -225,18 +228,82 @@ def test_the_loader_brings_second_looks(ice):
     assert (again < 0).any()
     for index, batch in zip(plan.order, Loader(data, torch.device("cpu"), two_views=True).raw_batches(plan)):
         expected = [data.obs[again[t]] if again[t] >= 0 else data.next_obs[t] for t in index]
-        assert np.array_equal(batch[-1].numpy(), np.stack(expected))
+        assert np.array_equal(batch[5].numpy(), np.stack(expected))
 
 
 def test_two_views_vote_on_the_target():
     """Where the two looks disagree, the surer one decides."""
-    from tests.test_schemes import make_batch, make_hyper, make_learner
-
     learner, batch = make_learner(make_hyper()), make_batch()
     both = replace(batch, second_looks=batch.images)
     logits = learner.target(batch.next_images) + learner.target(batch.images)
     assert torch.equal(learner.target_bits(both), (logits >= 0).to(logits.dtype))
     assert not torch.equal(learner.target_bits(both), learner.target_bits(batch))
+
+
+def test_the_loader_brings_later_steps(ice):
+    data = replace(ice[:64], episode=np.arange(64) // 5)
+    plan = plan_epoch(0, 0, len(data), 16, 8)
+    for index, batch in zip(plan.order, Loader(data, torch.device("cpu"), steps=3).raw_batches(plan)):
+        assert len(batch[-1]) == 2
+        for ahead, step in enumerate(batch[-1], start=1):
+            goes_on = (index % 5 + ahead < 5) & (index + ahead < 64)
+            assert (step.seen > 0).tolist() == goes_on.tolist()
+            assert np.array_equal(step.images.numpy()[goes_on], data.next_obs[index[goes_on] + ahead])
+            assert np.array_equal(step.actions.numpy()[goes_on], data.actions[index[goes_on] + ahead])
+
+
+def later_batch():
+    """A learner that looks three actions ahead, and a minibatch in which some episodes end before."""
+    learner, batch = make_learner(make_hyper(), objective_of(Config().replace(steps=3))), make_batch()
+    generator = torch.Generator().manual_seed(5)
+    steps = []
+    for ends in (3, 6):
+        images = torch.rand(batch.images.shape, generator=generator, dtype=torch.float64)
+        seen = (torch.arange(len(images)) >= ends).double()
+        steps.append(Later(batch.actions.roll(ends, 0), images, seen))
+    return learner, replace(batch, later=tuple(steps))
+
+
+def test_later_steps_go_on_from_predicted_bits():
+    """The term by hand: each step is fed the bits of the one before, and episodes that are over do not count."""
+    learner, batch = later_batch()
+    predict = copy.deepcopy(learner.model.predictor)
+    logits, errors = predict(torch.sigmoid(learner.model.encoder(batch.images)), batch.actions), []
+    for step in batch.later:
+        logits = predict((logits >= 0).double(), step.actions)
+        wanted = (learner.target(step.images) >= 0).double()
+        each = torch.nn.functional.binary_cross_entropy_with_logits(logits, wanted, reduction="none").mean(-1)
+        errors.append(each[step.seen > 0].mean())
+    update = SCHEMES["soft"](learner, batch, make_hyper())
+    assert update.terms["later"].item() == pytest.approx(sum(errors).item() / 2)
+
+
+def test_what_came_after_an_episode_changes_nothing():
+    (one, batch), (other, _) = later_batch(), later_batch()
+    spoilt = tuple(
+        replace(step, images=torch.where(step.seen[:, None, None, None] > 0, step.images, 9.0)) for step in batch.later
+    )
+    for learner, given in ((one, batch), (other, replace(batch, later=spoilt))):
+        SCHEMES["two_step"](learner, given, make_hyper())
+    for a, b in zip(one.model.parameters(), other.model.parameters()):
+        assert torch.equal(a, b)
+
+
+def test_the_predictor_looks_ahead_in_its_own_step_too():
+    ends = []
+    for weight in (0.0, 1.0):
+        learner, batch = later_batch()
+        bits = (learner.model.encoder(batch.images) >= 0).double().detach()
+        targets = learner.target_bits(batch), learner.later_bits(batch)
+        predictor_step(learner, batch, make_hyper(later=weight), bits, *targets)
+        ends.append(torch.cat([parameter.flatten() for parameter in learner.model.predictor.parameters()]))
+    assert not torch.equal(*ends)
+
+
+@pytest.mark.parametrize(("values", "message"), [({"steps": 0}, "steps"), ({"steps": 2, "scheme": "joint"}, "joint")])
+def test_steps_that_cannot_be_taken(values, message):
+    with pytest.raises(InputError, match=message):
+        Config().replace(**values)
 
 
 def test_a_tile_is_read_from_its_own_pixels():

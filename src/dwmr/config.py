@@ -38,9 +38,10 @@ class Hyper:
     cross_gamma: float | Tensor = 0.49  # root of the covariance that the two looks should share
     margin: float | Tensor = 0.15  # correlation of two bits across looks that costs nothing
     agree: float | Tensor = 0.0  # weight of the looks' disagreement, bit by bit
+    later: float | Tensor = 1.0  # weight of the prediction of later states, where `Config.steps` asks for it
 
 
-TERMS = ("pred", "var", "cor", "cos", "loc", "rec", "kl", "cross_var", "cross_cor", "agree")  # weights of loss terms
+TERMS = ("pred", "var", "cor", "cos", "loc", "rec", "kl", "cross_var", "cross_cor", "agree", "later")  # loss weights
 HYPER_NAMES = tuple(f.name for f in dataclasses.fields(Hyper))
 NO_CHANGE = Hyper(**dict.fromkeys(HYPER_NAMES, 1.0))
 
@@ -77,6 +78,7 @@ class Config:
     slow_start: bool = False  # the encoder's last layer begins with what changes least from frame to frame
     predictor_first: int = 0  # epochs in which the predictor learns alone, in its own step of a two-step scheme
     two_views: bool = False  # targets from two frames of the same state, where the data holds them
+    steps: int = 1  # actions imagined in a row, each from the bits of the step before, and compared with what was seen
     cosine: bool = False  # the learning rate falls along half a cosine, to nearly 0
     cosine_from: int = 0  # epoch from which it falls
     warmup: int = 0  # epochs in which the learning rate rises
@@ -166,6 +168,8 @@ def check(config: Config) -> None:
     require(config.batch_size >= 2, "batch_size", config.batch_size, "at least 2")
     require(config.triplets >= 0, "triplets", config.triplets, "0 (all) or more")
     require(config.warmup >= 0, "warmup", config.warmup, "0 or more")
+    require(config.steps >= 1, "steps", config.steps, "at least 1")
+    require(config.steps == 1 or config.scheme != "joint", "steps", config.steps, "1 with the scheme 'joint'")
     require(config.cosine_from >= 0, "cosine_from", config.cosine_from, "0 or more")
     waits = config.predictor_first
     require(waits >= 0, "predictor_first", waits, "0 or more")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from dwmr.config import HYPER_NAMES, Hyper
-from dwmr.data.batches import Batch, EpochPlan, Loader
+from dwmr.data.batches import Batch, EpochPlan, Later, Loader
 from dwmr.evaluation.codes import next_code_agreement
 from dwmr.schemes import Learner, Scheme
 from dwmr.transitions import Transitions
@@ -70,7 +70,8 @@ class PlainEngine:
         ones = torch.zeros(model.bits, device=device)
         flips = torch.zeros((), device=device)
         # Nothing is read back from the device before the epoch ends.
-        for update, (images, actions, next_images, noise, triplets, again) in enumerate(self.loader.raw_batches(plan)):
+        for update, raw in enumerate(self.loader.raw_batches(plan)):
+            images, actions, next_images, noise, triplets, again, later = raw
             batch = Batch(
                 self.learner.normalize(images),
                 model.one_hot(actions),
@@ -78,6 +79,7 @@ class PlainEngine:
                 noise,
                 triplets,
                 None if again is None else self.learner.normalize(again),
+                tuple(Later(model.one_hot(x.actions), self.learner.normalize(x.images), x.seen) for x in later),
             )
             result = self.scheme(self.learner, batch, self.hyper)
             terms[update] = torch.stack([result.terms[name] for name in names])

@@ -26,6 +26,12 @@ def prediction(logits: Tensor, bits: Tensor) -> Tensor:
     return F.binary_cross_entropy_with_logits(logits, bits.to(logits.dtype), reduction="none").mean((-2, -1))
 
 
+def later_prediction(logits: Tensor, bits: Tensor, seen: Tensor) -> Tensor:
+    """`prediction` over the samples that are ``seen``, 0 or 1 (..., N): an episode may end before."""
+    errors = F.binary_cross_entropy_with_logits(logits, bits.to(logits.dtype), reduction="none").mean(-1)
+    return (errors * seen).sum(-1) / seen.sum(-1).clamp_min(1)
+
+
 def variance(probs: Tensor, gamma: Number) -> Tensor:
     """L_var, eq. 4: how far each bit's standard deviation over the batch falls short of gamma."""
     deviation = (probs.var(-2, correction=1) + EPS).sqrt()

@@ -21,6 +21,9 @@ from dwmr.config import HYPER_NAMES, Config, Hyper
 from dwmr.errors import InputError
 from dwmr.nets.bits import straight_through, threshold
 
+# For each action after the next image: predicted logits, target bits, and which of them were seen.
+LaterCodes = tuple[tuple[Tensor, Tensor, Tensor], ...]
+
 
 @dataclass(frozen=True)
 class Codes:
@@ -32,6 +35,7 @@ class Codes:
     decoded    images decoded from (noised) probs, if there is a decoder
     triplets   (T, 3) sample for the coskewness, or None for all
     next_probs, next_decoded  the same for the next images, where a scheme encodes them with gradient
+    later      the same further on, each step from the bits that the one before predicted
     """
 
     images: Tensor
@@ -43,6 +47,7 @@ class Codes:
     next_images: Tensor | None = None
     next_probs: Tensor | None = None
     next_decoded: Tensor | None = None
+    later: LaterCodes = ()
 
 
 Term = Callable[[Codes, Hyper], Tensor]
@@ -83,6 +88,10 @@ class Objective:
 
 def _prediction(codes: Codes, hyper: Hyper) -> Tensor:
     return losses.prediction(codes.predicted, codes.next_bits)
+
+
+def later_prediction(later: LaterCodes) -> Tensor:
+    return torch.stack([losses.later_prediction(*step) for step in later]).mean(0)
 
 
 def coskewness(codes: Codes, hyper: Hyper) -> Tensor:
@@ -177,6 +186,9 @@ def objective_of(config: Config, cells: int = 1) -> Objective:
     if config.cross:
         terms |= _ACROSS
         family = dataclasses.replace(family, terms=terms, looks=True)
+    if config.steps > 1:
+        terms |= {"later": lambda codes, hyper: later_prediction(codes.later)}
+        family = dataclasses.replace(family, terms=terms)
     if config.by_cell:
         pooled = {name: partial(term, cells=cells) for name, term in _BY_CELL.items() if name in terms}
         family = dataclasses.replace(family, terms=terms | pooled)

@@ -167,8 +167,8 @@ _STRONG_BY_BOARD: dict[str, Any] = {
     "tau": 0.92,
     "tau_factor": 0.98,
 }
-# With noise the digits are told apart later, and with agreement and a falling rate two of them became one in two runs of
-# four.
+# With noise the digits are told apart later, and with agreement and a falling rate two of them became one in two of
+# four runs.
 STRONG_WITH_NOISE: dict[str, Any] = {
     "cross_from": 20,
     "cross_to": 30,

@@ -22,7 +22,7 @@ from dwmr import losses
 from dwmr.config import Hyper
 from dwmr.data.batches import Batch
 from dwmr.nets.bits import binary_concrete, straight_through, threshold
-from dwmr.objectives import Codes, Objective
+from dwmr.objectives import Codes, LaterCodes, Objective, later_prediction
 from dwmr.world_model import WorldModel
 
 
@@ -69,6 +69,11 @@ class Learner:
             logits = logits + self.through(self.target, batch.second_looks)
         return threshold(torch.sigmoid(logits))
 
+    @torch.no_grad()
+    def later_bits(self, batch: Batch) -> list[Tensor]:
+        """Target bits of the images after each later action."""
+        return [threshold(torch.sigmoid(self.through(self.target, step.images))) for step in batch.later]
+
     def noised(self, logits: Tensor, probs: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
         """Binary Concrete samples where the objective asks for them, else the probabilities."""
         if not self.objective.noise or batch.noise is None:
@@ -77,6 +82,14 @@ class Learner:
 
     def predict(self, codes: Tensor, actions: Tensor) -> Tensor:
         return self.through(self.model.predictor, codes, actions)
+
+    def predict_later(self, logits: Tensor, batch: Batch, later_bits: list[Tensor]) -> LaterCodes:
+        """On from the logits of the next bits, which are made bits again before each action."""
+        steps = []
+        for step, bits in zip(batch.later, later_bits):
+            logits = self.predict(straight_through(torch.sigmoid(logits)), step.actions)
+            steps.append((logits, bits, step.seen))
+        return tuple(steps)
 
     def decode(self, codes: Tensor) -> Tensor | None:
         return self.through(self.model.decoder, codes) if self.model.decoder is not None else None
@@ -121,18 +134,21 @@ def _full_step(
     logits: Tensor,
     probs: Tensor,
     next_bits: Tensor,
+    later_bits: list[Tensor],
     feed: Feed,
 ) -> dict[str, Tensor]:
     """Encoder, predictor and decoder together under the whole objective."""
     noised = learner.noised(logits, probs, batch, hyper)
+    predicted = learner.predict(feed(noised if learner.noisy_predictor else probs), batch.actions)
     codes = Codes(
         images=batch.images,
         next_probs=learner.probabilities(batch.next_images, hyper)[1] if learner.objective.looks else None,
         probs=probs,
         next_bits=next_bits,
-        predicted=learner.predict(feed(noised if learner.noisy_predictor else probs), batch.actions),
+        predicted=predicted,
         decoded=learner.decode(noised),
         triplets=batch.triplets,
+        later=learner.predict_later(predicted, batch, later_bits),
     )
     total, terms = learner.objective.evaluate(codes, hyper)
     learner.descend(total, learner.codes_optimizer, learner.predictor_optimizer)
@@ -142,23 +158,28 @@ def _full_step(
 
 def _one_step(learner: Learner, batch: Batch, hyper: Hyper, feed: Feed) -> Update:
     logits, probs = learner.probabilities(batch.images, hyper)
-    next_bits = learner.target_bits(batch)
-    terms = _full_step(learner, batch, hyper, logits, probs, next_bits, feed)
+    next_bits, later_bits = learner.target_bits(batch), learner.later_bits(batch)
+    terms = _full_step(learner, batch, hyper, logits, probs, next_bits, later_bits, feed)
     return _report(terms, probs, next_bits)
 
 
 def _two_steps(learner: Learner, batch: Batch, hyper: Hyper, feed: Feed) -> Update:
     logits, probs = learner.probabilities(batch.images, hyper)
-    next_bits = learner.target_bits(batch)
-    predictor_step(learner, batch, hyper, threshold(probs.detach()), next_bits)
-    terms = _full_step(learner, batch, hyper, logits, probs, next_bits, feed)
+    next_bits, later_bits = learner.target_bits(batch), learner.later_bits(batch)
+    predictor_step(learner, batch, hyper, threshold(probs.detach()), next_bits, later_bits)
+    terms = _full_step(learner, batch, hyper, logits, probs, next_bits, later_bits, feed)
     return _report(terms, probs, next_bits)
 
 
-def predictor_step(learner: Learner, batch: Batch, hyper: Hyper, bits: Tensor, next_bits: Tensor) -> None:
+def predictor_step(
+    learner: Learner, batch: Batch, hyper: Hyper, bits: Tensor, next_bits: Tensor, later_bits: list[Tensor]
+) -> None:
     """Step 1 of the two-step schemes: the predictor alone, from hard bits to hard bits."""
     predicted = learner.predict(bits, batch.actions)
-    learner.descend(losses.prediction(predicted, next_bits), learner.predictor_optimizer)
+    loss = losses.prediction(predicted, next_bits)
+    if later_bits:
+        loss = loss + hyper.later * later_prediction(learner.predict_later(predicted, batch, later_bits))
+    learner.descend(loss, learner.predictor_optimizer)
     learner.move_target(hyper.tau)
 
 

@@ -245,8 +245,8 @@ def _engine(
         names = [member.config.scheme for member in members]
         if len(set(names)) > 1:
             scheme = mixed_two_step(torch.tensor([name == "two_step_st" for name in names], device=where))
-        learners, two_views = [member.learner for member in members], members[0].config.two_views
-        return StackedEngine(learners, family, scheme, train, where, two_views)
+        learners, config = [member.learner for member in members], members[0].config
+        return StackedEngine(learners, family, scheme, train, where, config.two_views, config.steps)
     (member,) = members
     member.learner.model.to(where)
     path = "the plain path"
@@ -254,7 +254,7 @@ def _engine(
         path = quicken(member.learner, family, member.config.epochs * (len(train) // member.config.batch_size))
     elif fast == "auto":
         member.learner.objective, path = fast_objective(family, where), "quick terms, eager updates"
-    loader = Loader(train, where, member.config.two_views)
+    loader = Loader(train, where, member.config.two_views, member.config.steps)
     return PlainEngine(member.learner, member.hyper, scheme, loader, f"one run on {where.type}: {path}")
 
 

@@ -60,7 +60,7 @@ def run_alone(config: Config, seed: int, data, epochs: int = EPOCHS, quickened=N
         quickened(learner)
     for optimizer in (learner.codes_optimizer, learner.predictor_optimizer):
         optimizer.param_groups[0]["lr"] = hyper.lr
-    engine = PlainEngine(learner, hyper, SCHEMES[config.scheme], Loader(data, CPU, config.two_views), "")
+    engine = PlainEngine(learner, hyper, SCHEMES[config.scheme], Loader(data, CPU, config.two_views, config.steps), "")
     for epoch in range(epochs):
         (figures,) = engine.run_epoch(
             [plan_of(config, seed, epoch, len(data))], [values_at(config, epoch)], lambda steps: None
@@ -72,7 +72,7 @@ def run_together(configs: list[Config], seeds: list[int], data, epochs: int = EP
     learners = [learner_of(config, seed, data) for config, seed in zip(configs, seeds)]
     first = configs[0]
     how = scheme or SCHEMES[first.scheme]
-    engine = StackedEngine(learners, family_of(first, data), how, data, CPU, first.two_views)
+    engine = StackedEngine(learners, family_of(first, data), how, data, CPU, first.two_views, first.steps)
     for epoch in range(epochs):
         plans = [plan_of(config, seed, epoch, len(data)) for config, seed in zip(configs, seeds)]
         figures = engine.run_epoch(plans, [values_at(config, epoch) for config in configs], lambda steps: None)
@@ -115,6 +115,7 @@ def test_runs_together_equal_runs_alone(double_precision, ice, model, settings):
 TECHNIQUES = [
     {"cross": True, "cross_from": 0, "cross_to": 1, "cosine": True, "warmup": 1},
     {"two_views": True, "scheme": "two_step_st"},
+    {"steps": 3, "cross": True},
     {"predictor": "residual"},
     {"encoder": "tiles", "predictor": "tiles", "bits": 27},
     {"encoder": "patch", "predictor": "far", "bits": 64},

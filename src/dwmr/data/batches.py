@@ -15,6 +15,18 @@ from dwmr.transitions import Transitions
 
 
 @dataclass(frozen=True)
+class Later:
+    """What was done and seen one action later in the episodes of a minibatch.
+
+    seen  (N,) 1, or 0 where the episode is over: the images are then of elsewhere
+    """
+
+    actions: Tensor
+    images: Tensor
+    seen: Tensor
+
+
+@dataclass(frozen=True)
 class Batch:
     """One minibatch as the networks take it: normalised images, one-hot actions, and its share of the
     epoch's random numbers."""
@@ -25,6 +37,7 @@ class Batch:
     noise: Tensor | None = None
     triplets: Tensor | None = None
     second_looks: Tensor | None = None  # other images of the next states; the next images where there is none
+    later: tuple[Later, ...] = ()  # after the next images, action by action
 
 
 @dataclass(frozen=True)
@@ -79,21 +92,22 @@ def second_looks(transitions: Transitions) -> np.ndarray:
     count = len(transitions)
     after = np.arange(1, count + 1)
     if transitions.episode is None:
-        raise InputError("two views of a state are known from episodes only, and this data names none")
+        raise InputError("two views and later steps are known from episodes only, and this data names none")
     goes_on = np.append(transitions.episode[1:] == transitions.episode[:-1], False)
     return np.where(goes_on, after, -1)
 
 
-RawBatch = tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]
+RawBatch = tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None, list[Later]]
 
 
 class Loader:
     """Transitions ready to be cut into minibatches: on a GPU they stay there as bytes, on the CPU they may stay on
     disk."""
 
-    def __init__(self, transitions: Transitions, device: torch.device, two_views: bool = False) -> None:
-        self.device = device
-        self.again = second_looks(transitions) if two_views else None
+    def __init__(self, transitions: Transitions, device: torch.device, two_views: bool = False, steps: int = 1) -> None:
+        self.device, self.steps = device, steps
+        self.after = second_looks(transitions) if two_views or steps > 1 else None
+        self.again = self.after if two_views else None
         self.obs, self.next_obs = transitions.obs, transitions.next_obs
         self.actions = torch.from_numpy(np.array(transitions.actions, dtype=np.int64)).to(device)
         if device.type != "cpu":
@@ -111,12 +125,13 @@ class Loader:
         return first, second
 
     def raw_batches(self, plan: EpochPlan) -> Iterator[RawBatch]:
-        """For each update: uint8 images, actions, uint8 next images, noise, triplets, second looks."""
+        """For each update: uint8 images, actions, uint8 next images, noise, triplets, second looks, later steps."""
         for update, index in enumerate(plan.order):
             images, next_images = self.images(index)
             actions = self.actions[torch.from_numpy(index).to(self.device)]
             noise, triplets = self._part(plan.noise, update), self._part(plan.triplets, update)
-            yield images, actions, next_images, noise, triplets, self._second(index, next_images)
+            later = list(self._later(index))
+            yield images, actions, next_images, noise, triplets, self._second(index, next_images), later
 
     def _second(self, index: np.ndarray, next_images: Tensor) -> Tensor | None:
         if self.again is None:
@@ -124,6 +139,16 @@ class Loader:
         again = self.again[index]
         others = self.images(np.maximum(again, 0))[0]
         return torch.where(torch.from_numpy(again >= 0).to(self.device)[:, None, None, None], others, next_images)
+
+    def _later(self, index: np.ndarray) -> Iterator[Later]:
+        """The steps after the given transitions, actions as numbers and images as bytes."""
+        seen = np.ones(len(index), dtype=bool)
+        for _ in range(self.steps - 1):
+            assert self.after is not None
+            index = self.after[index]
+            seen, index = seen & (index >= 0), np.maximum(index, 0)
+            actions = self.actions[torch.from_numpy(index).to(self.device)]
+            yield Later(actions, self.images(index)[1], torch.from_numpy(seen).to(self.device, torch.float32))
 
     def _part(self, values: np.ndarray | None, update: int) -> Tensor | None:
         return None if values is None else torch.from_numpy(values[update]).to(self.device)

@@ -8,13 +8,13 @@ capture anew. Runs do not mix, so one that diverges harms no other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dwmr.data.batches import Batch, EpochPlan, second_looks
+from dwmr.data.batches import Batch, EpochPlan, Later, second_looks
 from dwmr.engine import EpochFigures, fill, new_hyper
 from dwmr.fast.capture import capture
 from dwmr.fast.learner import StackedLearner
@@ -40,6 +40,7 @@ class StackedEngine:
         train: Transitions,
         device: torch.device,
         two_views: bool = False,
+        steps: int = 1,
     ) -> None:
         fused = device.type == "cuda" and has_triton()
         self.learners, self.scheme, self.device = list(learners), scheme, device
@@ -54,7 +55,8 @@ class StackedEngine:
         )
         self.eye = torch.eye(train.n_actions, dtype=model.mean.dtype, device=device)
         self.actions = torch.from_numpy(np.array(train.actions, dtype=np.int64)).to(device)
-        self.again = torch.from_numpy(second_looks(train)).to(device) if two_views else None
+        after = torch.from_numpy(second_looks(train)).to(device) if two_views or steps > 1 else None
+        self.after, self.again, self.steps = after, after if two_views else None, steps
         self.counter = torch.zeros(1, dtype=torch.int64, device=device)
         self.order: Tensor | None = None
         self.graph: torch.cuda.CUDAGraph | None = None
@@ -146,6 +148,7 @@ class StackedEngine:
             actions=self.eye[self.actions[index]],
             next_images=next_images,
             second_looks=self._second(index, next_images),
+            later=tuple(self._later(index)),
             noise=None if self.noise is None else self.noise.index_select(0, self.counter)[0],
             triplets=None if self.triplets is None else self.triplets.index_select(0, self.counter)[0],
         )
@@ -170,6 +173,15 @@ class StackedEngine:
         again = self.again[index]
         others = self._pick(self.obs, again.clamp_min(0))
         return torch.where((again >= 0)[..., None, None, None], others, next_images)
+
+    def _later(self, index: Tensor) -> Iterator[Later]:
+        """What came after the transitions at each run's places (S, N), action by action."""
+        seen = torch.ones_like(index, dtype=torch.bool)
+        for _ in range(self.steps - 1):
+            assert self.after is not None
+            index = self.after[index]
+            seen, index = seen & (index >= 0), index.clamp_min(0)
+            yield Later(self.eye[self.actions[index]], self._pick(self.next_obs, index), seen.to(self.eye.dtype))
 
     def _replay(self) -> None:
         if self.device.type != "cuda":

@@ -61,7 +61,7 @@ STRONG = Table(
         Row("strong-random-start", "strong, random first weights", "strong", by_family=_BY_CHANCE),
         Row("strong-all-bits", "strong, moments over all bits", "strong", by_family=_ALL_BITS),
         Row("strong-no-agreement", "strong, without agreement", "strong", by_family=_DISAGREE),
-        Row("strong-noisy", "strong, as with noise: late looks, constant rate, no agreement", "strong", by_family=_WITH_NOISE),
+        Row("strong-noisy", "strong, late looks, constant rate, no agreement", "strong", by_family=_WITH_NOISE),
         Row("dwmr", "DWMR"),
         Row("dwmr-cross", "DWMR, moments across looks", changes={"cross": True}),
         Row("dwmr-far", "DWMR, far-seeing or residual predictor", by_family=_FAR),
