@@ -33,11 +33,13 @@ def test_planning_on_iceslider(planner, benchmark):
     assert shown == pytest.approx(entry["length_over_optimal"], abs=0.05 if shown > 2 else 0.0006)
 
 
+@pytest.mark.parametrize("benchmark", ["8puzzle", "8puzzle-noisy"])
 @pytest.mark.parametrize("planner", ["astar", "simulator", "random", "greedy_step"])
-def test_planning_on_the_8_puzzle(planner):
-    page = (ROOT / "docs" / "planning.md").read_text(encoding="utf-8").partition("| 8-puzzle |")[2]
-    entry = results("planning.json")["8puzzle"][planner]
-    cells = [cell.strip(" *") for cell in line_of(page.partition("| DigitJump |")[0], f"| `{planner}`").split("|")]
+def test_planning_on_the_8_puzzle(planner, benchmark):
+    start = "| noisy 8-puzzle |" if benchmark.endswith("noisy") else "| 8-puzzle |"
+    page = (ROOT / "docs" / "planning.md").read_text(encoding="utf-8").partition(start)[2]
+    entry = results("planning.json")[benchmark][planner]
+    cells = [cell.strip(" *") for cell in line_of(page.partition("```")[0], f"| `{planner}`").split("|")]
     assert cells[2] == f"{entry['solved']} of {entry['of']}"
     if entry["length_over_optimal"] is not None:
         assert float(cells[3]) == pytest.approx(entry["length_over_optimal"], abs=0.0006)
@@ -103,6 +105,8 @@ def test_the_readme_speaks_of_them_too():
     assert f"`iceslider-noisy/strong` solves {noisy['solved']}" in text
     tiles = results("planning.json")["8puzzle"]["astar"]
     assert f"`8puzzle/strong` {tiles['solved']} of {tiles['of']} pairs of boards" in " ".join(text.split())
+    noise = results("planning.json")["8puzzle-noisy"]["astar"]
+    assert f"with noise {noise['solved']} of {noise['of']}" in " ".join(text.split())
     jumps = results("planning.json")["digitjump"]["breadth_first"]
     assert f"`digitjump/strong` solves {jumps['solved']} of {jumps['of']} levels" in text
     assert f"its {results('symbolic.json')['iceslider/strong']['fidelity']['rules']} rules" in text

@@ -5,7 +5,7 @@ import pytest
 from dwmr import preset
 from dwmr.errors import InputError
 from dwmr.objectives import OBJECTIVES
-from dwmr.presets import PRESETS, START_VALUES, TUNED, start_values
+from dwmr.presets import PRESETS, START_VALUES, TUNED, changes, start_values
 from dwmr.tuning.spaces import search_space, values_of
 
 MODELS = ["ae", "beta-vae", "deepcubeai", "dwmr", "dwmr+ae", "dwmr+beta-vae"]
@@ -60,6 +60,9 @@ def test_other_values_where_given():
     config = preset("8puzzle/dwmr", epochs=5, lr=0.01)
     assert (config.epochs, config.hyper.lr) == (5, 0.01)
     assert preset("8puzzle/dwmr").epochs == 40
+    assert changes(config) == {"epochs": 5, "lr": 0.01}
+    assert changes(preset("8puzzle/dwmr")) == {}
+    assert changes(config.replace(benchmark="mine")) == {}
 
 
 def test_an_unknown_name_gets_the_nearest():

@@ -35,6 +35,7 @@ class Codes:
     decoded    images decoded from (noised) probs, if there is a decoder
     triplets   (T, 3) sample for the coskewness, or None for all
     next_probs, next_decoded  the same for the next images, where a scheme encodes them with gradient
+    actions    (N, A) what was done, one-hot
     later      the same further on, each step from the bits that the one before predicted
     """
 
@@ -47,6 +48,7 @@ class Codes:
     next_images: Tensor | None = None
     next_probs: Tensor | None = None
     next_decoded: Tensor | None = None
+    actions: Tensor | None = None
     later: LaterCodes = ()
 
 

@@ -257,6 +257,12 @@ def preset(name: str, **values: Any) -> Config:
     return _find(PRESETS, name).replace(**values)
 
 
+def changes(config: Config) -> dict[str, Any]:
+    """What a configuration has otherwise than the preset it began as, by option."""
+    given = PRESETS[config.name].flat() if config.name in PRESETS else {}
+    return {name: value for name, value in config.flat().items() if name in given and given[name] != value}
+
+
 def start_values(name: str) -> Config:
     """The preset of that name as it was before any tuning."""
     return _find(START_VALUES, name)

@@ -148,6 +148,7 @@ def _full_step(
         predicted=predicted,
         decoded=learner.decode(noised),
         triplets=batch.triplets,
+        actions=batch.actions,
         later=learner.predict_later(predicted, batch, later_bits),
     )
     total, terms = learner.objective.evaluate(codes, hyper)
@@ -219,6 +220,7 @@ def joint(learner: Learner, batch: Batch, hyper: Hyper) -> Update:
         predicted=learner.predict(straight_through(probs), batch.actions),
         decoded=learner.decode(probs),
         triplets=batch.triplets,
+        actions=batch.actions,
         next_images=batch.next_images,
         next_probs=next_probs,
         next_decoded=learner.decode(next_probs),

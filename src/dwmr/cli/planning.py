@@ -32,6 +32,7 @@ from dwmr.planning.search import PLANNERS, find_planner
 from dwmr.planning.strip import Strip, action_names, read_image, save_strip
 from dwmr.planning.tasks import Task, TaskWorld, tasks_of
 from dwmr.planning.value import ValueTraining, load_value, save_value, train_value
+from dwmr.presets import changes
 from dwmr.reproduce.runs import machine_words
 from dwmr.seeding import rng
 from dwmr.transitions import Splits
@@ -256,6 +257,7 @@ def _evaluate(
     digits = _digits(splits)
     made_with = {
         "preset": info.config.name,
+        **({"set": changed} if (changed := changes(info.config)) else {}),
         "checkpoint": hashlib.sha256((run / CHECKPOINT).read_bytes()).hexdigest()[:16],
         "setting": dataclasses.asdict(setting),
         "radius": agent.radius,

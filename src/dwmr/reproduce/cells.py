@@ -39,7 +39,8 @@ class Row:
         """What the line uses: T transitions alone, J frames of one state in a trajectory, G a grid the paper does not
         use."""
         config = self.config(benchmark)
-        return "+".join(["T", *(["J"] if config.two_views else []), *(["G"] if config.encoder == "tiles" else [])])
+        joined = config.two_views or config.steps > 1
+        return "+".join(["T", *(["J"] if joined else []), *(["G"] if config.encoder == "tiles" else [])])
 
     def config(self, benchmark: str) -> Config:
         return preset(f"{benchmark}/{self.preset}").replace(**self.changed(benchmark))
