@@ -88,6 +88,23 @@ def test_repaired_figures_stand_beside_the_others(cli, data, trained, monkeypatc
     assert "repaired: tier J, from both frames of a state" in out
 
 
+def test_a_distilled_run_is_a_run_like_any_other(cli, data, trained, tmp_path):
+    folder = tmp_path / "distilled"
+    words = ["distil", trained, "--data", data, "--out", folder, "--rounds", "2", "--epochs", "1", "--batch", "64"]
+    status, out, _ = cli(*words)
+    assert status == 0
+    assert "round 2: looks agreed in" in out
+    assert "a model of 192 bits" in out
+    stored = json.loads((folder / "run.json").read_text())["distilled"]
+    assert len(stored["lessons"]) == 2
+    assert dwmr.checkpoint.read_info(folder).distilled == stored
+    assert dwmr.checkpoint.read_info(trained).distilled is None
+    assert cli("evaluate", folder, "--data", data, "--horizon", "2")[0] == 0
+    status, _, err = cli(*words)
+    assert status == 2
+    assert "exists already" in err
+
+
 def test_certify_answers_in_words_and_in_figures(cli, data, trained):
     words = ["certify", trained, "--data", data, "--levels", 3, "--horizon", 20]
     status, out, _ = cli(*words)
@@ -183,7 +200,7 @@ def test_presets_are_listed(cli):
     assert all(name in out for name in PRESETS)
 
 
-@pytest.mark.parametrize("command", ["collect", "train", "evaluate", "certify", "tune", "presets"])
+@pytest.mark.parametrize("command", ["collect", "train", "distil", "evaluate", "certify", "tune", "presets"])
 def test_help_has_an_example(cli, command):
     status, out, _ = cli(command, "--help")
     assert status == 0
@@ -227,6 +244,8 @@ BAD = [
     (["train", "iceslider/dwmr", "--out", "x", "--seeds", "0-99999999999"], "1000"),
     (["train", "iceslider/dwmr", "--out", "x", "--fast", "very"], "'auto' or 'off'"),
     (["train", "iceslider/dwmr", "--out", "x", "--device", "meta"], "meta"),
+    (["distil", "nowhere", "--out", "x"], "not a run folder"),
+    (["distil", "nowhere", "--out", "x", "--rounds", "0"], "--rounds"),
     (["evaluate", "nowhere", "--split", "tset"], "'test'"),
     (["certify", "nowhere", "--split", "tset"], "'test'"),
     (["certify", "nowhere"], "not a run folder"),

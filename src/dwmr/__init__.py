@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 from dwmr import losses, objectives
 from dwmr.certification import certify
 from dwmr.config import Config
+from dwmr.distillation import distil
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.evaluation import evaluate
 from dwmr.objectives import Objective
@@ -32,6 +33,7 @@ __all__ = [
     "Transitions",
     "WorldModel",
     "certify",
+    "distil",
     "evaluate",
     "load_rollouts",
     "load_splits",

@@ -6,6 +6,7 @@ folder itself appears with a first checkpoint in it. Nothing is ever unpickled.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ class RunInfo:
     own_parts: tuple[str, ...]  # "encoder", "predictor", "decoder", "objective": made by the user
     data: str  # fingerprint of the training data
     versions: Mapping[str, str]
+    distilled: Mapping[str, Any] | None = None  # from which run and how, if it was
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -57,6 +59,7 @@ class RunInfo:
             "own_parts": list(self.own_parts),
             "data": self.data,
             "versions": dict(self.versions),
+            **({"distilled": dict(self.distilled)} if self.distilled else {}),
         }
 
 
@@ -93,11 +96,17 @@ def read_info(folder: str | Path) -> RunInfo:
             own_parts=tuple(stored["own_parts"]),
             data=stored["data"],
             versions=stored["versions"],
+            distilled=stored.get("distilled"),
         )
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"{path} is damaged: {error!r}") from error
+
+
+def checkpoint_digest(folder: str | Path) -> str:
+    """Which weights these are."""
+    return hashlib.sha256((Path(folder) / CHECKPOINT).read_bytes()).hexdigest()[:16]
 
 
 def save_checkpoint(folder: str | Path, learner: Learner, epoch: int) -> None:

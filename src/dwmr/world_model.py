@@ -96,6 +96,13 @@ class WorldModel(nn.Module):
             return self._chunked(self._next_bits, batch, bits, actions)
 
     @torch.no_grad()
+    def predict_logits(self, bits: Array, actions: Array, batch: int = 4096) -> Tensor:
+        """bool (N, K) and actions (N,) to the logits (N, K) of the next bits."""
+        bits, actions = self._check_codes(bits, actions, action_axes=1)
+        with self._evaluating():
+            return self._chunked(self._next_logits, batch, bits, actions)
+
+    @torch.no_grad()
     def imagine(self, bits: Array, actions: Array, batch: int = 4096) -> Tensor:
         """bool (N, K) and actions (N, T) to the imagined bool (N, T, K), each step from the last one's bits."""
         bits, actions = self._check_codes(bits, actions, action_axes=2)
@@ -116,9 +123,11 @@ class WorldModel(nn.Module):
         with self._evaluating():
             return self._chunked(paint, batch, self._check_bits(bits))
 
+    def _next_logits(self, bits: Tensor, actions: Tensor) -> Tensor:
+        return self.predictor(bits.to(self.mean.dtype), self.one_hot(actions))
+
     def _next_bits(self, bits: Tensor, actions: Tensor) -> Tensor:
-        logits = self.predictor(bits.to(self.mean.dtype), self.one_hot(actions))
-        return threshold(torch.sigmoid(logits)).bool()
+        return threshold(torch.sigmoid(self._next_logits(bits, actions))).bool()
 
     def _roll(self, bits: Tensor, actions: Tensor) -> Tensor:
         path = []

@@ -1,7 +1,8 @@
-"""Collecting, training, evaluating, and the list of presets."""
+"""Collecting, training, distilling, evaluating, and the list of presets."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +11,7 @@ import typer
 
 import dwmr
 from dwmr import tables
+from dwmr.checkpoint import checkpoint_digest, read_info, save_model
 from dwmr.cli.common import (
     MOST_SEEDS,
     AsJson,
@@ -35,7 +37,7 @@ from dwmr.presets import PRESETS, TUNED, preset
 from dwmr.run_folder import read_metrics
 from dwmr.train import check_choices
 from dwmr.transitions import Transitions, load_splits
-from dwmr.world_model import resolve_device
+from dwmr.world_model import WorldModel, resolve_device
 
 
 @app.command(
@@ -132,6 +134,46 @@ def train(
     failures = [f"{folder}: {result}" for folder, result in ended.items() if folder not in done]
     if failures:
         raise TrainingDiverged("; ".join(failures))
+
+
+@app.command(
+    epilog=example(
+        "dwmr distil runs/p --out runs/p2",
+        "dwmr distil runs/p --out runs/p2 --rounds 5 --keep 0.97",
+    )
+)
+def distil(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder: the teacher.")],
+    folder: Annotated[Path, typer.Option("--out", help="Run folder to make.")],
+    rounds: Annotated[int, typer.Option(help="Lessons; what learned from one gives the next.", min=1)] = 3,
+    epochs: Annotated[int, typer.Option(help="Epochs of each.", min=1)] = 4,
+    lr: Annotated[float, typer.Option(help="Learning rate at the start of each.")] = 1e-3,
+    batch: Annotated[int, typer.Option(help="Transitions in a minibatch.", min=2)] = 256,
+    keep: Annotated[float, typer.Option(help="Give up bits whose looks agree in less than this share.")] = 0.0,
+    data: Annotated[Path | None, typer.Option(help="Data folder or .npz; by default the run's benchmark.")] = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Teach a world model by what its own two looks at a state, encoding and prediction, say together."""
+    if folder.exists():
+        raise FileExistsError(f"{folder} exists already; choose another folder")
+    info = read_info(run)
+    model = WorldModel.load(run, device)
+    train = load_data(data, info.config.benchmark).train
+    found = dwmr.distil(model, train, rounds=rounds, epochs=epochs, lr=lr, batch_size=batch, keep=keep, seed=seed)
+    origin = {"run": checkpoint_digest(run), "epochs": epochs, "lr": lr, "keep": keep, "lessons": found.rounds}
+    save_model(folder, found.model, dataclasses.replace(info, data=train.fingerprint(), distilled=origin))
+    if as_json:
+        print_json(origin)
+        return
+    for number, lesson in enumerate(found.rounds, start=1):
+        say(
+            f"round {number}: looks agreed in {100 * lesson['agreement']:.2f}% of the bits; encoding loss "
+            f"{lesson['encoding_loss'][0]:.4f} to {lesson['encoding_loss'][-1]:.4f}, prediction loss "
+            f"{lesson['prediction_loss'][0]:.4f} to {lesson['prediction_loss'][-1]:.4f}"
+        )
+    say(f"{folder}: a model of {found.rounds[-1]['kept']} bits; evaluate and plan take it like any other")
 
 
 @app.command(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +11,7 @@ import torch
 import typer
 
 from dwmr import tables
-from dwmr.checkpoint import CHECKPOINT, RunInfo, read_info
+from dwmr.checkpoint import RunInfo, checkpoint_digest, read_info
 from dwmr.cli.common import AsJson, Device, Seed, app, example, load_data, out, print_json, say
 from dwmr.errors import InputError, unknown
 from dwmr.evaluation.probes import Probe, fit_probe
@@ -258,7 +257,7 @@ def _evaluate(
     made_with = {
         "preset": info.config.name,
         **({"set": changed} if (changed := changes(info.config)) else {}),
-        "checkpoint": hashlib.sha256((run / CHECKPOINT).read_bytes()).hexdigest()[:16],
+        "checkpoint": checkpoint_digest(run),
         "setting": dataclasses.asdict(setting),
         "radius": agent.radius,
         "trials": trials,
