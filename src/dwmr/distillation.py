@@ -61,7 +61,7 @@ def distil(
     model: WorldModel,
     train: Transitions,
     *,
-    rounds: int = 3,
+    rounds: int = 2,
     epochs: int = 4,
     lr: float = 1e-3,
     batch_size: int = 256,

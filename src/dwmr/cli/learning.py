@@ -139,13 +139,13 @@ def train(
 @app.command(
     epilog=example(
         "dwmr distil runs/p --out runs/p2",
-        "dwmr distil runs/p --out runs/p2 --rounds 5 --keep 0.97",
+        "dwmr distil runs/p --out runs/p2 --rounds 3 --keep 0.97",
     )
 )
 def distil(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder: the teacher.")],
     folder: Annotated[Path, typer.Option("--out", help="Run folder to make.")],
-    rounds: Annotated[int, typer.Option(help="Lessons; what learned from one gives the next.", min=1)] = 3,
+    rounds: Annotated[int, typer.Option(help="Lessons; what learned from one gives the next.", min=1)] = 2,
     epochs: Annotated[int, typer.Option(help="Epochs of each.", min=1)] = 4,
     lr: Annotated[float, typer.Option(help="Learning rate at the start of each.")] = 1e-3,
     batch: Annotated[int, typer.Option(help="Transitions in a minibatch.", min=2)] = 256,
