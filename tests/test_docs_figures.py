@@ -115,7 +115,7 @@ def test_the_readme_speaks_of_them_too():
 STRONG_LINES = {
     "| 8-puzzle |": ("strong", "8puzzle"),
     "| 8-puzzle, tile by tile": ("strong-grid", "8puzzle"),
-    "| noisy 8-puzzle": ("strong", "8puzzle-noisy"),
+    "| noisy 8-puzzle | 90": ("strong", "8puzzle-noisy"),
     "| IceSlider": ("strong", "iceslider"),
     "| noisy IceSlider": ("strong", "iceslider-noisy"),
 }
@@ -157,3 +157,18 @@ def test_the_headline_in_the_readme(start, benchmark):
     figures = results("strong.json")[benchmark]
     wanted = [statistics.mean(figures[name]) for name in ("encoding", "imagination", "exact_next")]
     assert shown == pytest.approx(wanted, abs=0.051)
+
+
+@pytest.mark.parametrize(("start", "rounds"), [("| before |", 0), ("| one round |", 1), ("| two rounds |", 2)])
+def test_what_distilling_does(start, rounds):
+    page = (ROOT / "docs" / "beyond.md").read_text(encoding="utf-8").partition("## Filter, prune, distil")[2]
+    runs = results("exploration.json")["8puzzle-noisy/strong"][
+        "two CPU cores: the preset, seed 0, distilled, four epochs a round"
+    ]["runs"]
+    (found,) = (run["validation"] for run in runs if run["set"]["rounds"] == rounds)
+    shown = [
+        float(number) for cell in line_of(page, start).split("|")[2:-1] for number in cell.strip(" *").split(" / ")
+    ]
+    names = ["true_labels_encoding", "true_labels_imagination", "board_encoding", "board_imagination"]
+    names += ["exact_next", "same_code", "f1_100"]
+    assert shown == pytest.approx([found[name] for name in names], abs=0.051)
