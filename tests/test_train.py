@@ -24,7 +24,7 @@ from dwmr.run_folder import METRICS, read_metrics
 
 SOURCE = str(Path(dwmr.__file__).parents[1])
 
-ICE = start_values("iceslider/dwmr").replace(epochs=2, batch_size=64, triplets=100)
+ICE = start_values("iceslider/dwmr").replace(epochs=2, batch_size=64, triplets=100, lr=1e-3, schedules=False)
 TINY = preset("generic/dwmr", bits=12, epochs=2, batch_size=16)
 
 
@@ -210,7 +210,8 @@ torch.set_num_threads(1)
 import dwmr
 from dwmr.presets import start_values
 data, out, epochs = sys.argv[1:]
-config = start_values("iceslider/dwmr").replace(epochs=int(epochs), batch_size=64, triplets=100)
+values = {"batch_size": 64, "triplets": 100, "lr": 1e-3, "schedules": False}
+config = start_values("iceslider/dwmr").replace(epochs=int(epochs), **values)
 dwmr.train(config, train=dwmr.load_transitions(data), out=out, seed=3, resume=True)
 """
 
