@@ -79,6 +79,9 @@ def test_symbols_of_the_8_puzzle():
     frames = found["frames"]
     assert f"in {frames['rules']:.1f}% where the predictor itself is right in {frames['model']:.1f}%" in page
     assert found["rules"] == 64
+    whole = results("symbolic.json")["8puzzle/strong"]["fidelity"]
+    assert f"There are {whole['rules']:,} of them" in page
+    assert f"whole next code in {whole['states']:.1f}% of held-out cases ({whole['bits']:.1f}% of the bits)" in page
 
 
 @pytest.mark.parametrize(
