@@ -56,12 +56,14 @@ def main() -> None:
         config, seeds = dwmr.preset(name), list(range(chosen.runs))
         data = dwmr.load_splits(cached_benchmark(config.benchmark))
         runs = dwmr.train_many(config, train=data.train, seeds=seeds, device=chosen.device)
+        seeds = [run.seed for run in runs if isinstance(run, dwmr.Run)]
         teachers = [run.model for run in runs if isinstance(run, dwmr.Run)]
         started, taught = time.perf_counter(), []
         for seed, model in zip(seeds, teachers):
             taught.append(dwmr.distil(model, data.train, rounds=chosen.rounds, epochs=chosen.epochs, seed=seed))
             print(name, seed, json.dumps(taught[-1].rounds[-1]), flush=True)
         results[name] = {
+            "seeds": seeds,
             "rounds": chosen.rounds,
             "epochs": chosen.epochs,
             "split": chosen.split,

@@ -31,6 +31,7 @@ from dwmr.data.collect import cached_benchmark
 from dwmr.evaluation import examine_many
 from dwmr.files import atomic_write_json
 from dwmr.losses import EPS
+from dwmr.nets.encoders import CELLS
 from dwmr.objectives import Codes, Objective, Term, objective_of
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -92,14 +93,15 @@ def temporal_variance(codes: Codes, hyper: Hyper) -> Tensor:
     return F.relu(0.2 - (change + EPS).sqrt()).mean(-1)
 
 
-def objective_with(technique: str, config: Config) -> Objective:
-    family = objective_of(config)
+def objective_with(technique: str, config: Config, cells: int = 1) -> Objective:
+    family = objective_of(config, cells)
     if technique == "inverse":
         return family.adding("inverse", Inverse(), weight=1.0)
     if technique == "temporal variance":
         return family.adding("temporal", temporal_variance, weight=2.0)
     queue = Queue()
-    moments = {name: queue.over(family.terms[name]) for name in ("var", "cor", "cross_var", "cross_cor", "agree")}
+    names = ("var", "cor", "cross_var", "cross_cor", "agree")
+    moments = {name: queue.over(family.terms[name]) for name in names if name in family.terms}
     return dataclasses.replace(family, terms={**family.terms, **moments})
 
 
@@ -108,13 +110,14 @@ def trained(technique: str, config: Config, data: dwmr.Splits, seeds: list[int],
         changed = config.replace(**OPTIONS[technique])
         runs = dwmr.train_many(changed, train=data.train, seeds=seeds, device=device, progress=False)
         return [run for run in runs if isinstance(run, dwmr.Run)]
+    cells = CELLS[config.encoder](data.train.image_shape) if config.by_cell else 1
     return [
         dwmr.train(
             config,
             train=data.train,
             seed=seed,
             device=device,
-            objective=objective_with(technique, config),
+            objective=objective_with(technique, config, cells),
             progress=False,
         )
         for seed in seeds
@@ -150,7 +153,11 @@ def main() -> None:
     config = dwmr.preset(chosen.preset)
     config = config.replace(epochs=chosen.epochs) if chosen.epochs else config
     data = dwmr.load_splits(cached_benchmark(config.benchmark))
-    for technique in chosen.only.split(",") if chosen.only else (*OPTIONS, *OWN_TERMS):
+    wanted = chosen.only.split(",") if chosen.only else [*OPTIONS, *OWN_TERMS]
+    for technique in wanted:
+        if technique not in (*OPTIONS, *OWN_TERMS):
+            parser.error(f"unknown technique {technique!r}; there are {', '.join((*OPTIONS, *OWN_TERMS))}")
+    for technique in wanted:
         results = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
         entry = results.setdefault(chosen.preset, {})
         if technique in entry:

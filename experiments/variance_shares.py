@@ -23,7 +23,7 @@ from dwmr.files import atomic_write_json
 
 BENCHMARKS = ("8puzzle", "8puzzle-noisy", "iceslider-noisy")
 MODELS = ("ae", "beta-vae", "deepcubeai", "dwmr", "dwmr+ae", "dwmr+beta-vae", "strong")
-PICTURE = Path("docs/images/variance_shares.png")
+PICTURE = Path(__file__).parents[1] / "docs" / "images" / "variance_shares.png"
 
 
 def shares(preset: str, data: dwmr.Splits, seed: int, device: str) -> dict[str, Any]:
@@ -65,6 +65,8 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--draw", action="store_true", help="draw what is there")
     chosen = parser.parse_args()
+    if chosen.draw and not chosen.out.exists():
+        parser.error(f"{chosen.out} does not exist, so there is nothing to draw")
     for benchmark in [] if chosen.draw else chosen.benchmarks.split(","):
         data = dwmr.load_splits(cached_benchmark(benchmark))
         for model in MODELS:

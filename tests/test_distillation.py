@@ -9,7 +9,7 @@ from torch import nn
 
 import dwmr
 from dwmr.distillation import SCALES, best_scale, lesson
-from dwmr.errors import InputError
+from dwmr.errors import InputError, TrainingDiverged
 from dwmr.world_model import WorldModel
 
 BITS, SIDE = 4, 2
@@ -61,15 +61,30 @@ def test_the_surer_look_decides():
     assert taught.agreement.tolist() == [0.0, 1.0, 1.0, 1.0]
 
 
-def test_bits_that_differ_too_often_are_given_up():
-    model = model_of(sure=20)
-    later = frames([178] * 4, [78, 178, 178, 178])
-    seen = dwmr.Transitions(frames([178] * 4, [178] * 4), np.zeros(2, int), later, n_actions=2)
-    assert lesson(model, seen).kept.all()
-    taught = lesson(model, seen, keep=0.9)
-    assert taught.kept.tolist() == [False, True, True, True]
-    assert not taught.bits[:, 0].any()
-    assert taught.bits[:, 1:].all()
+def test_bits_that_differ_too_often_are_given_up_for_good(tiny):
+    """In a model without cells; in the second round its looks agree perfectly in what is always 0."""
+    teacher = dwmr.train(
+        dwmr.preset("generic/dwmr", bits=16, epochs=2, batch_size=16), train=tiny, progress=False
+    ).model
+    agreement = lesson(teacher, tiny).agreement
+    keep = float(agreement.sort().values[5])
+    found = dwmr.distil(teacher, tiny, rounds=2, epochs=30, batch_size=16, keep=keep, lr=3e-3, progress=False)
+    lost = agreement < keep
+    assert found.rounds[0]["kept"] == 16 - int(lost.sum())
+    assert found.rounds[1]["kept"] <= found.rounds[0]["kept"] < 16
+    assert found.model.encode(tiny.next_obs)[:, lost].float().mean() < 0.02
+
+
+def test_cells_that_share_an_encoder_give_up_a_bit_together(teacher, ice):
+    by_cell = lesson(teacher, ice).agreement.view(3, 64).mean(1)
+    keep = float(by_cell.sort().values[1])
+    found = dwmr.distil(teacher, ice, rounds=1, epochs=1, batch_size=64, keep=keep, progress=False)
+    assert found.rounds[0]["kept"] == 128
+
+
+def test_a_rate_that_is_too_high_is_said(teacher, ice):
+    with pytest.raises(TrainingDiverged, match="round 1"):
+        dwmr.distil(teacher, ice, rounds=1, epochs=2, batch_size=64, lr=1e30, progress=False)
 
 
 @pytest.mark.parametrize("wrong", [0.02, 0.2])

@@ -290,12 +290,14 @@ def test_what_came_after_an_episode_changes_nothing():
 
 
 def test_the_predictor_looks_ahead_in_its_own_step_too():
+    """Even in epochs in which it learns alone, when all weights are 0."""
     ends = []
-    for weight in (0.0, 1.0):
+    for steps in (0, 2):
         learner, batch = later_batch()
+        batch = replace(batch, later=batch.later[:steps])
         bits = (learner.model.encoder(batch.images) >= 0).double().detach()
         targets = learner.target_bits(batch), learner.later_bits(batch)
-        predictor_step(learner, batch, make_hyper(later=weight), bits, *targets)
+        predictor_step(learner, batch, make_hyper(later=0.0), bits, *targets)
         ends.append(torch.cat([parameter.flatten() for parameter in learner.model.predictor.parameters()]))
     assert not torch.equal(*ends)
 
@@ -304,6 +306,22 @@ def test_the_predictor_looks_ahead_in_its_own_step_too():
 def test_steps_that_cannot_be_taken(values, message):
     with pytest.raises(InputError, match=message):
         Config().replace(**values)
+
+
+@pytest.mark.parametrize("settings", [{"steps": 2}, {"two_views": True}])
+def test_data_without_episodes_is_refused_before_anything_is_written(tiny, tmp_path, settings):
+    config = dwmr.preset("generic/dwmr", bits=8, low=0, high=4, batch_size=16, epochs=1, **settings)
+    with pytest.raises(InputError, match="episodes only"):
+        dwmr.train(config, train=replace(tiny, episode=None), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_steps_need_an_objective_that_uses_them(tiny):
+    config = dwmr.preset("generic/dwmr", bits=8, low=0, high=4, batch_size=16, epochs=1, steps=2)
+    with pytest.raises(InputError, match="'later'"):
+        dwmr.train(config, train=tiny, objective=OBJECTIVES["dwmr"])
+    run = dwmr.train(config, train=tiny, objective=objective_of(config), progress=False)
+    assert "later" in run.metrics[0]["terms"]
 
 
 def test_a_tile_is_read_from_its_own_pixels():

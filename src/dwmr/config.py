@@ -38,7 +38,8 @@ class Hyper:
     cross_gamma: float | Tensor = 0.49  # root of the covariance that the two looks should share
     margin: float | Tensor = 0.15  # correlation of two bits across looks that costs nothing
     agree: float | Tensor = 0.0  # weight of the looks' disagreement, bit by bit
-    later: float | Tensor = 1.0  # weight of the prediction of later states, where `Config.steps` asks for it
+    later: float | Tensor = 1.0  # weight of the prediction of later states, where `Config.steps` asks for it; like
+    # `pred`, it does not reach the predictor's own step of a two-step scheme
 
 
 TERMS = ("pred", "var", "cor", "cos", "loc", "rec", "kl", "cross_var", "cross_cor", "agree", "later")  # loss weights
@@ -88,8 +89,9 @@ class Config:
 
     @property
     def name(self) -> str:
-        """The preset it is, or began as: ``benchmark/model``. A strong model that is told the grid is one by itself."""
-        grid = "-grid" if self.model == "strong" and self.encoder == "tiles" else ""
+        """``benchmark/model``, as presets are named; a strong 8-puzzle model with a grid encoder has one of its own."""
+        own = self.model == "strong" and self.encoder == "tiles" and self.benchmark.startswith("8puzzle")
+        grid = "-grid" if own else ""
         return f"{self.benchmark}/{self.model}{grid}"
 
     def replace(self, **values: Any) -> Config:

@@ -2,9 +2,10 @@
 
 The encoding of a next image and the prediction from the image before are two looks at one state, and given the state
 what is wrong with one is independent of what is wrong with the other. So their logits add up (*filter*) to better bits
-than either has. Bits in which the looks differ too often can be given up (*prune*): they are 0 from then on. Encoder
-and predictor are then trained to read from one look alone what both said together (*distil*), by cross-entropy and
-nothing else; and the better model teaches the next round. Only transitions are used.
+than either has. Bits in which the looks differ too often can be given up (*prune*): they are taught to be 0; where
+cells share an encoder, a bit is given up in all of them. Encoder and predictor are then trained to read from one look
+alone what both said together (*distil*), by cross-entropy and nothing else; and the better model teaches the next
+round. Only transitions are used.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dwmr import losses
 from dwmr import progress as progress_bars
 from dwmr.config import Hyper
 from dwmr.data.batches import EpochPlan, Loader, plan_epoch
-from dwmr.errors import InputError
+from dwmr.errors import InputError, TrainingDiverged
 from dwmr.fast.cpu import quicken
 from dwmr.nets.bits import threshold
 from dwmr.objectives import OBJECTIVES
@@ -39,14 +40,12 @@ SCALES = tuple(float(scale) for scale in np.geomspace(0.02, 2, 41))
 class Lesson:
     """What a teacher says of the next states of N transitions.
 
-    bits       bool (N, K) what both looks say together, 0 in bits that are given up
+    bits       bool (N, K) what both looks say together
     agreement  float (K,) how often the looks agree in a bit
-    kept       bool (K,) the bits that are not given up
     """
 
     bits: Tensor
     agreement: Tensor
-    kept: Tensor
 
 
 @dataclass(frozen=True)
@@ -72,17 +71,22 @@ def distil(
     """A model taught by this one, on its device; the one given stays as it is.
 
     Each of ``rounds`` has its own teacher and ``epochs`` over the transitions, in which the learning rate falls from
-    ``lr`` along half a cosine. Bits whose looks agree in less than ``keep`` of the transitions are given up.
+    ``lr`` along half a cosine. Bits whose looks agree in less than ``keep`` of the transitions are given up. A decoder
+    is not taught.
 
     Raises:
         InputError: a number is out of range, or the transitions do not fit the model; nothing was changed.
+        TrainingDiverged: a loss is not finite any more.
     """
-    _check(model, train, rounds, epochs, lr, batch_size, keep)
+    check_numbers(rounds, epochs, lr, batch_size, keep)
+    _check_data(model, train, batch_size)
     records = []
+    kept = torch.ones(model.bits, dtype=torch.bool, device=model.device)
     updates = len(train) // batch_size
     with progress_bars.bar("distil", rounds * epochs * updates, show=progress) as bar:
         for number in range(rounds):
-            taught = lesson(model, train, keep)
+            taught = lesson(model, train)
+            kept &= _over_cells(taught.agreement, model) >= keep
             rate = torch.tensor(lr, device=model.device)
             learner = Learner(copy.deepcopy(model).train(), UNUSED, rate, noisy_predictor=False)
             if model.device.type == "cpu":
@@ -91,13 +95,15 @@ def distil(
             for epoch in range(epochs):
                 rate.fill_(lr * (1 + math.cos(math.pi * epoch / epochs)) / 2)
                 plan = plan_epoch(seed, number * epochs + epoch, len(train), batch_size, model.bits)
-                fallen.append(_epoch(learner, loader, plan, taught.bits, bar))
+                fallen.append(_epoch(learner, loader, plan, taught.bits & kept, bar))
+                if not all(map(math.isfinite, fallen[-1])):
+                    raise TrainingDiverged(f"a loss was not finite in epoch {epoch + 1} of round {number + 1}")
                 bar.describe(f"round {number + 1}, encoding {fallen[-1][0]:.4f}, prediction {fallen[-1][1]:.4f}")
             records.append(
                 {
                     "agreement": float(taught.agreement.mean()),
                     "least_agreement": float(taught.agreement.min()),
-                    "kept": int(taught.kept.sum()),
+                    "kept": int(kept.sum()),
                     "encoding_loss": [encoding for encoding, _ in fallen],
                     "prediction_loss": [prediction for _, prediction in fallen],
                 }
@@ -107,15 +113,13 @@ def distil(
 
 
 @torch.no_grad()
-def lesson(model: WorldModel, transitions: Transitions, keep: float = 0.0) -> Lesson:
+def lesson(model: WorldModel, transitions: Transitions) -> Lesson:
     """The bits of the next states, from both looks. Before they are added, each look's logits are scaled so that they
     foretell the other's bits best: a look that is sure of itself and wrong counts for less."""
     encoded = model.encode_logits(transitions.next_obs)
     predicted = model.predict_logits(model.encode(transitions.obs), np.asarray(transitions.actions))
     together = best_scale(encoded, predicted >= 0) * encoded + best_scale(predicted, encoded >= 0) * predicted
-    agreement = ((encoded >= 0) == (predicted >= 0)).float().mean(0)
-    kept = agreement >= keep
-    return Lesson((together >= 0) & kept, agreement, kept)
+    return Lesson(together >= 0, ((encoded >= 0) == (predicted >= 0)).float().mean(0))
 
 
 def best_scale(logits: Tensor, bits: Tensor) -> float:
@@ -123,6 +127,12 @@ def best_scale(logits: Tensor, bits: Tensor) -> float:
     wanted = bits.to(logits.dtype)
     costs = [float(F.binary_cross_entropy_with_logits(logits * scale, wanted)) for scale in SCALES]
     return SCALES[int(np.argmin(costs))]
+
+
+def _over_cells(agreement: Tensor, model: WorldModel) -> Tensor:
+    """How often the looks agree in a bit; where cells share an encoder, in that bit of any cell."""
+    grid = getattr(model.encoder, "grid", 1)
+    return agreement.view(-1, grid).mean(1, keepdim=True).expand(-1, grid).flatten()
 
 
 def _epoch(
@@ -144,16 +154,18 @@ def _epoch(
     return encoding, prediction
 
 
-def _check(
-    model: WorldModel, train: Transitions, rounds: int, epochs: int, lr: float, batch_size: int, keep: float
-) -> None:
-    for name, value in (("rounds", rounds), ("epochs", epochs), ("batch_size", batch_size - 1)):
-        if value < 1:
-            raise InputError(f"{name} must be at least {2 if name == 'batch_size' else 1}")
+def check_numbers(rounds: int, epochs: int, lr: float, batch_size: int, keep: float) -> None:
+    """Refuse what can be refused before any data is there."""
+    for name, value, least in (("rounds", rounds, 1), ("epochs", epochs, 1), ("batch_size", batch_size, 2)):
+        if value < least:
+            raise InputError(f"{name} must be at least {least}, got {value}")
     if not (math.isfinite(lr) and lr > 0):
         raise InputError(f"lr must be a number above 0, got {lr}")
     if not 0 <= keep <= 1:
         raise InputError(f"keep is a share of the transitions, from 0 to 1, got {keep}")
+
+
+def _check_data(model: WorldModel, train: Transitions, batch_size: int) -> None:
     if (tuple(train.image_shape), train.n_actions) != (tuple(model.image_shape), model.n_actions):
         raise InputError(
             f"the model knows images {tuple(model.image_shape)} and {model.n_actions} actions, "

@@ -179,7 +179,7 @@ def predictor_step(
     predicted = learner.predict(bits, batch.actions)
     loss = losses.prediction(predicted, next_bits)
     if later_bits:
-        loss = loss + hyper.later * later_prediction(learner.predict_later(predicted, batch, later_bits))
+        loss = loss + later_prediction(learner.predict_later(predicted, batch, later_bits))
     learner.descend(loss, learner.predictor_optimizer)
     learner.move_target(hyper.tau)
 

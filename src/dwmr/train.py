@@ -359,6 +359,8 @@ def check_choices(
     family = objective or objective_of(config)
     if (family.scheme or config.scheme) != config.scheme:
         raise InputError(f"{config.model} is trained with the scheme {family.scheme!r}, not {config.scheme!r}")
+    if config.steps > 1 and "later" not in family.terms:
+        raise InputError("steps needs an objective with the term 'later', as dwmr.objectives.objective_of gives it")
     if config.scheme == "joint" and family.noise:
         raise InputError("the scheme 'joint' knows no noise; it is DeepCubeAI's")
     if fast not in ("auto", "off"):
@@ -383,6 +385,8 @@ def _with_own_parts(config: Config, own: dict[str, nn.Module], train: Transition
 
 
 def _check_data(config: Config, train: Transitions, val: Transitions | None) -> None:
+    if train.episode is None and (config.two_views or config.steps > 1):
+        raise InputError("two views and later steps are known from episodes only, and this data names none")
     if len(train) < config.batch_size:
         raise InputError(
             f"{len(train)} transitions do not fill one minibatch of {config.batch_size}; "

@@ -69,16 +69,20 @@ def check_split(name: str) -> None:
 
 def open_run(run: Path, data: Path | None, split: str, device: str) -> tuple[RunInfo, WorldModel, Splits, Transitions]:
     """What a run folder says of itself, its model, the data, and the split of it to be judged on."""
-    if not (run / RUN).exists() and list(run.glob(f"seed-*/{RUN}")):
-        raise InputError(f"{run} holds several runs; name one, such as {sorted(run.glob('seed-*'))[0]}")
-    info = read_info(run)
-    model = WorldModel.load(run, device=device)
+    info, model = open_model(run, device)
     splits = load_data(data, info.config.benchmark)
     parts = parts_of(splits)
     judged = parts.get(split)
     if not isinstance(judged, Transitions):
         raise InputError(f"the data has no split {split!r}; it has {', '.join(parts)}")
     return info, model, splits, judged
+
+
+def open_model(run: Path, device: str) -> tuple[RunInfo, WorldModel]:
+    """What a run folder says of itself, and its model."""
+    if not (run / RUN).exists() and list(run.glob(f"seed-*/{RUN}")):
+        raise InputError(f"{run} holds several runs; name one, such as {sorted(run.glob('seed-*'))[0]}")
+    return read_info(run), WorldModel.load(run, device=device)
 
 
 def parts_of(splits: Splits) -> dict[str, Any]:

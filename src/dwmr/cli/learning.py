@@ -11,7 +11,7 @@ import typer
 
 import dwmr
 from dwmr import tables
-from dwmr.checkpoint import checkpoint_digest, read_info, save_model
+from dwmr.checkpoint import checkpoint_digest, save_model
 from dwmr.cli.common import (
     MOST_SEEDS,
     AsJson,
@@ -21,6 +21,7 @@ from dwmr.cli.common import (
     check_split,
     example,
     load_data,
+    open_model,
     open_run,
     out,
     parse_settings,
@@ -31,13 +32,14 @@ from dwmr.cli.common import (
 from dwmr.cli.trust import certificate
 from dwmr.config import option_names
 from dwmr.data import collect as benchmarks
+from dwmr.distillation import check_numbers
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.evaluation import examine
 from dwmr.presets import PRESETS, TUNED, preset
 from dwmr.run_folder import read_metrics
 from dwmr.train import check_choices
 from dwmr.transitions import Transitions, load_splits
-from dwmr.world_model import WorldModel, resolve_device
+from dwmr.world_model import resolve_device
 
 
 @app.command(
@@ -158,11 +160,12 @@ def distil(
     """Teach a world model by what its own two looks at a state, encoding and prediction, say together."""
     if folder.exists():
         raise FileExistsError(f"{folder} exists already; choose another folder")
-    info = read_info(run)
-    model = WorldModel.load(run, device)
+    check_numbers(rounds, epochs, lr, batch, keep)
+    info, model = open_model(run, device)
     train = load_data(data, info.config.benchmark).train
     found = dwmr.distil(model, train, rounds=rounds, epochs=epochs, lr=lr, batch_size=batch, keep=keep, seed=seed)
-    origin = {"run": checkpoint_digest(run), "epochs": epochs, "lr": lr, "keep": keep, "lessons": found.rounds}
+    options = {"epochs": epochs, "lr": lr, "batch_size": batch, "keep": keep, "seed": seed}
+    origin = {"run": checkpoint_digest(run), **options, "lessons": found.rounds}
     save_model(folder, found.model, dataclasses.replace(info, data=train.fingerprint(), distilled=origin))
     if as_json:
         print_json(origin)

@@ -256,7 +256,6 @@ def _evaluate(
     digits = _digits(splits)
     made_with = {
         "preset": info.config.name,
-        **({"set": changed} if (changed := changes(info.config)) else {}),
         "checkpoint": checkpoint_digest(run),
         "setting": dataclasses.asdict(setting),
         "radius": agent.radius,
@@ -273,6 +272,7 @@ def _evaluate(
             kept = KeptTrials(results, benchmark, name, made_with) if results is not None else None
             entry = evaluate_planner(tasks, agent, name, setting, probe=probe, kept=kept)
             entry |= {"machine": machine_words(model.device), "agent": agent.about, "made_with": made_with}
+            entry |= {"set": changes(info.config), "distilled": info.distilled is not None}
             if results is not None and kept is not None:
                 store_entry(results, benchmark, name, entry)
                 kept.drop()

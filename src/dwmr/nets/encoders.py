@@ -73,6 +73,7 @@ class PatchEncoder(nn.Module):
                 f"the patch encoder needs sides divisible by 8 and bits divisible by the patches, "
                 f"got {height}×{width} pixels and {bits} bits"
             )
+        self.grid = cells  # that share its weights
         self.layers = nn.Sequential(
             nn.Conv2d(depth, hidden, 4, stride=4),
             nn.BatchNorm2d(hidden),
@@ -113,6 +114,7 @@ class GridEncoder(nn.Module):
                 f"got {height}×{width} pixels and {bits} bits"
             )
         self.cells, self.pitch, self.line = cells, pitch, line
+        self.grid = cells**2  # cells that share its weights
         side = pitch - line
         self.cell = ConvEncoder(
             (depth, side, side), bits // cells**2, channels=channels, poolings=poolings, hidden=hidden
