@@ -113,6 +113,8 @@ def test_the_readme_speaks_of_them_too():
     jumps = results("planning.json")["digitjump"]["breadth_first"]
     assert f"`digitjump/strong` solves {jumps['solved']} of {jumps['of']} levels" in text
     assert f"its {results('symbolic.json')['iceslider/strong']['fidelity']['rules']} rules" in text
+    puzzle, ice = (statistics.mean(results("strong.json")[name]["exact_1000"]) for name in ("8puzzle", "iceslider"))
+    assert f"{puzzle:.1f}% of the codes are exact on the 8-puzzle, {ice:.2f}% on IceSlider" in " ".join(text.split())
 
 
 STRONG_LINES = {
