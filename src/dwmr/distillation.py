@@ -28,6 +28,7 @@ from dwmr.errors import InputError, TrainingDiverged
 from dwmr.fast.cpu import quicken
 from dwmr.nets.bits import threshold
 from dwmr.objectives import OBJECTIVES
+from dwmr.schedules import half_cosine
 from dwmr.schemes import Learner
 from dwmr.transitions import Transitions
 from dwmr.world_model import WorldModel
@@ -93,7 +94,7 @@ def distil(
                 quicken(learner, UNUSED, rounds * epochs * updates)
             loader, fallen = Loader(train, model.device), []
             for epoch in range(epochs):
-                rate.fill_(lr * (1 + math.cos(math.pi * epoch / epochs)) / 2)
+                rate.fill_(lr * half_cosine(epoch, epochs))
                 plan = plan_epoch(seed, number * epochs + epoch, len(train), batch_size, model.bits)
                 fallen.append(_epoch(learner, loader, plan, taught.bits & kept, bar))
                 if not all(map(math.isfinite, fallen[-1])):

@@ -18,7 +18,7 @@ from torch import nn
 from dwmr import progress as progress_bars
 from dwmr.checkpoint import info_of
 from dwmr.config import Config, Hyper
-from dwmr.data.batches import EpochPlan, Loader, plan_epoch
+from dwmr.data.batches import EpochPlan, Loader, plan_epoch, second_looks
 from dwmr.engine import Engine, PlainEngine, new_hyper
 from dwmr.errors import InputError, TrainingDiverged, unknown
 from dwmr.fast.cpu import quicken
@@ -385,8 +385,8 @@ def _with_own_parts(config: Config, own: dict[str, nn.Module], train: Transition
 
 
 def _check_data(config: Config, train: Transitions, val: Transitions | None) -> None:
-    if train.episode is None and (config.two_views or config.steps > 1):
-        raise InputError("two views and later steps are known from episodes only, and this data names none")
+    if config.two_views or config.steps > 1:
+        second_looks(train)  # refuses data without episodes
     if len(train) < config.batch_size:
         raise InputError(
             f"{len(train)} transitions do not fill one minibatch of {config.batch_size}; "
