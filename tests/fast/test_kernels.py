@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from itertools import pairwise
 
 import pytest
 import torch
@@ -87,14 +88,40 @@ def test_single_convolutions(monkeypatch, outputs):
         return torch.cat(done).permute(0, 2, 3, 1)
 
     agree(triton_conv.conv, plain, inputs, bound=1e-4)
-    norms = [normal(2, outputs, seed=2), normal(2, outputs, seed=3)]
 
-    def plain_block(x, weight, scale, shift):
-        y = plain(x, weight).permute(0, 3, 1, 2).unflatten(0, (2, 3))
-        normed = [torch.nn.functional.group_norm(p, outputs, a, b, 1e-5) for p, a, b in zip(y, scale, shift)]
-        return torch.cat(normed).relu().permute(0, 2, 3, 1)
 
-    agree(triton_conv.conv_norm_relu, plain_block, [*inputs, *norms], bound=1e-4)
+@pytest.mark.parametrize(
+    ("side", "channels", "doubles"),
+    [((3, 5), (4, 8, 1), (True, True)), ((4, 2), (16, 20, 5, 3), (False, True, False)), ((3, 2), (3, 1), (True,))],
+)
+def test_decoding(monkeypatch, side, channels, doubles):
+    """Doubled images are convolved without being made, in the middle and at the end."""
+    from dwmr.fast import triton_conv
+    from dwmr.fast.triton_decode import DecodingBlock, decode
+
+    monkeypatch.setattr(triton_conv, "PRECISION", "tf32x3")
+    inputs = [normal(2, 3, channels[0], *side)]
+    for place, (before, after) in enumerate(pairwise(channels)):
+        inputs += [normal(2, after, before, 3, 3, seed=place), normal(2, after, seed=7), normal(2, after, seed=8)]
+    *inputs, _ = inputs  # the last convolution has a bias only
+
+    def fast(x, *tensors):
+        blocks = [DecodingBlock(*tensors[3 * k : 3 * k + 3], double) for k, double in enumerate(doubles[:-1])]
+        return decode(x, blocks, *tensors[-2:], doubles[-1])
+
+    def plain(images, *tensors):
+        done = []
+        for run, x in enumerate(images):
+            for k, double in enumerate(doubles):
+                weight, *norm = (tensor[run] for tensor in tensors[3 * k : 3 * k + 3])
+                x = torch.nn.functional.interpolate(x, scale_factor=2.0) if double else x
+                bias = norm[0] if len(norm) == 1 else None
+                x = torch.nn.functional.conv2d(x, weight, bias, padding=1)
+                x = x if bias is not None else torch.nn.functional.group_norm(x, x.shape[1], *norm, 1e-5).relu()
+            done.append(x)
+        return torch.stack(done)
+
+    agree(fast, plain, inputs, bound=1e-4)
 
 
 def test_fused_networks_equal_single_ones(monkeypatch):

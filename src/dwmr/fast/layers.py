@@ -244,45 +244,36 @@ class StackedFeatures(nn.Module):
 
 
 class StackedDecoding(nn.Module):
-    """The convolutional part of S `ConvDecoder`s, in fused kernels: blocks, doublings, and a last convolution."""
+    """The convolutional part of S `ConvDecoder`s, in fused kernels."""
 
     def __init__(self, layers: Sequence[nn.Sequential]) -> None:
         super().__init__()
         self.origins: dict[str, str] = {}
-        self.steps: list[tuple[str, int]] = []
+        self.doubles: dict[int, bool] = {}  # where the convolutions are, and whether the image is doubled before
         first = layers[0]
         for place, layer in enumerate(first):
-            if isinstance(layer, nn.Upsample):
-                self.steps.append(("double", place))
-            elif isinstance(layer, nn.Conv2d):
-                self._take(f"weight{place}", f"{place}.weight", layers)
+            if isinstance(layer, nn.Conv2d):
+                self.doubles[place] = place > 0 and isinstance(first[place - 1], nn.Upsample)
+                tensors = {"weight": f"{place}.weight"}
                 if layer.bias is None:
-                    self._take(f"scale{place}", f"{place + 1}.weight", layers)
-                    self._take(f"shift{place}", f"{place + 1}.bias", layers)
-                    self.steps.append(("block", place))
+                    tensors |= {"scale": f"{place + 1}.weight", "shift": f"{place + 1}.bias"}
                 else:
-                    self._take(f"bias{place}", f"{place}.bias", layers)
-                    self.steps.append(("convolve", place))
-
-    def _take(self, name: str, origin: str, layers: Sequence[nn.Sequential]) -> None:
-        values = torch.stack([each.get_parameter(origin).detach() for each in layers])
-        self.register_parameter(name, nn.Parameter(values))
-        self.origins[name] = origin
+                    tensors |= {"bias": f"{place}.bias"}
+                for name, origin in tensors.items():
+                    values = torch.stack([each.get_parameter(origin).detach() for each in layers])
+                    self.register_parameter(f"{name}{place}", nn.Parameter(values))
+                    self.origins[f"{name}{place}"] = origin
 
     def forward(self, x: Tensor) -> Tensor:
-        from dwmr.fast.triton_conv import conv, conv_norm_relu
+        from dwmr.fast.triton_decode import DecodingBlock, decode
 
-        runs, get = x.shape[0], self.get_parameter
-        y = x.flatten(0, 1).permute(0, 2, 3, 1)
-        for step, place in self.steps:
-            if step == "double":
-                y = F.interpolate(y.permute(0, 3, 1, 2), scale_factor=2.0).permute(0, 2, 3, 1)
-            elif step == "block":
-                y = conv_norm_relu(y, get(f"weight{place}"), get(f"scale{place}"), get(f"shift{place}"))
-            else:
-                bias = get(f"bias{place}")[:, None, None, None]
-                y = (conv(y, get(f"weight{place}")).unflatten(0, (runs, -1)) + bias).flatten(0, 1)
-        return y.permute(0, 3, 1, 2).unflatten(0, (runs, -1))
+        get = self.get_parameter
+        *places, last = self.doubles
+        blocks = [
+            DecodingBlock(get(f"weight{place}"), get(f"scale{place}"), get(f"shift{place}"), self.doubles[place])
+            for place in places
+        ]
+        return decode(x, blocks, get(f"weight{last}"), get(f"bias{last}"), self.doubles[last])
 
 
 class _TallProduct(torch.autograd.Function):

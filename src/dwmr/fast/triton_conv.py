@@ -1,4 +1,4 @@
-"""The convolutional parts of `ConvEncoder` and `ConvDecoder` in Triton kernels, for many runs at once.
+"""The convolutional part of `ConvEncoder` in Triton kernels, for many runs at once.
 
 Each block is a 3×3 convolution, a normalisation of every channel of every image, ReLU, and perhaps 2×2 average pooling.
 Stock convolutions are slow on such small images and channels, and each elementwise step is a pass over the largest
@@ -80,7 +80,7 @@ class _Features(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, images: Tensor, pools: tuple[bool, ...], *weights: Tensor) -> Tensor:
         runs, count, _channels, _height, _width = images.shape
-        x = _padded(images.flatten(0, 1).permute(0, 2, 3, 1))
+        x = framed(images.flatten(0, 1).permute(0, 2, 3, 1))
         saved: list[Tensor] = []
         for place, pool in enumerate(pools):
             weight, scale, shift = (tensor.contiguous() for tensor in weights[3 * place : 3 * place + 3])
@@ -90,7 +90,7 @@ class _Features(torch.autograd.Function):
             x = output
         ctx.save_for_backward(*saved)
         ctx.pools = pools
-        return _unpadded(x).permute(0, 3, 1, 2).reshape(runs, count, x.shape[-1], x.shape[1] - 2, x.shape[2] - 2)
+        return x[:, 1:-1, 1:-1].permute(0, 3, 1, 2).reshape(runs, count, x.shape[-1], x.shape[1] - 2, x.shape[2] - 2)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -107,55 +107,28 @@ class _Features(torch.autograd.Function):
         return None, None, *found
 
 
-def conv_norm_relu(x: Tensor, weight: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """One block without pooling: x (S·N, H, W, C) to (S·N, H, W, O), with gradients of all."""
-    return _NormedConvolution.apply(x, weight, scale, shift)
-
-
 def conv(x: Tensor, weight: Tensor) -> Tensor:
     """The convolution alone: x (S·N, H, W, C) with weight (S, O, C, 3, 3) to (S·N, H, W, O)."""
     return _Convolution.apply(x, weight)
 
 
-class _NormedConvolution(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-        weight, scale, shift = weight.contiguous(), scale.contiguous(), shift.contiguous()
-        padded = _padded(x)
-        y = convolve(padded, weight)
-        output, mean, deviation = normalize(y, scale, shift, pool=False)
-        ctx.save_for_backward(padded, y, mean, deviation, weight, scale, shift)
-        return _unpadded(output)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        padded, y, mean, deviation, weight, scale, shift = ctx.saved_tensors
-        arrived = gradients[0].contiguous()
-        back, d_scale, d_shift = normalize_back(arrived, y, mean, deviation, scale, shift, pool=False, border=True)
-        d_weight = weight_gradient(padded, back, weight.shape)
-        return convolve(back, weight, transposed=True), d_weight, d_scale, d_shift
-
-
 class _Convolution(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-        weight, padded = weight.contiguous(), _padded(x)
-        ctx.save_for_backward(padded, weight)
-        return convolve(padded, weight)
+        weight, wide = weight.contiguous(), framed(x)
+        ctx.save_for_backward(wide, weight)
+        return convolve(wide, weight)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
-        padded, weight = ctx.saved_tensors
-        back = _padded(gradients[0])
-        return convolve(back, weight, transposed=True), weight_gradient(padded, back, weight.shape)
+        wide, weight = ctx.saved_tensors
+        back = framed(gradients[0])
+        return convolve(back, weight, transposed=True), weight_gradient(wide, back, weight.shape)
 
 
-def _padded(x: Tensor) -> Tensor:
+def framed(x: Tensor) -> Tensor:
+    """Images (N, H, W, C) with a border of zeros."""
     return F.pad(x, (0, 0, 1, 1, 1, 1)).contiguous()
-
-
-def _unpadded(x: Tensor) -> Tensor:
-    return x[:, 1:-1, 1:-1]
 
 
 def convolve(x: Tensor, weight: Tensor, transposed: bool = False) -> Tensor:

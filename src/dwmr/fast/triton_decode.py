@@ -1,0 +1,104 @@
+"""The convolutional part of `ConvDecoder` on the kernels of `triton_conv`, for many runs at once.
+
+To double an image's sides by copying its pixels and then to convolve it 3×3 is a convolution of the small image: the
+four copies of a pixel see 2×2 small pixels each, through taps that are sums of the nine (`doubled_taps`). So nothing is
+ever enlarged but the results, and the four copies fill the matrix units where there are few channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dwmr.fast.triton_conv import convolve, framed, weight_gradient
+from dwmr.fast.triton_norm import normalize, normalize_back
+
+
+@dataclass(frozen=True)
+class DecodingBlock:
+    """Weights (S, O, C, 3, 3), scale and shift (S, O) of all runs, and whether the image is doubled before."""
+
+    weight: Tensor
+    scale: Tensor
+    shift: Tensor
+    double: bool
+
+
+def decode(x: Tensor, blocks: Sequence[DecodingBlock], weight: Tensor, bias: Tensor, double: bool) -> Tensor:
+    """x (S, N, C, H, W) through all blocks and a last convolution, to (S, N, O, H', W')."""
+    tensors: list[Tensor] = []
+    for block in blocks:
+        tensors += [doubled_taps(block.weight) if block.double else block.weight, block.scale, block.shift]
+    tensors.append(doubled_taps(weight) if double else weight)
+    doubles = (*(block.double for block in blocks), double)
+    runs = len(x)
+    images = _Decoding.apply(x.flatten(0, 1).permute(0, 2, 3, 1), doubles, *tensors)
+    return images.permute(0, 3, 1, 2).unflatten(0, (runs, -1)) + bias[:, None, :, None, None]
+
+
+def doubled_taps(weight: Tensor) -> Tensor:
+    """Taps (S, O, C, 3, 3) of a doubled image as (S, 4 · O, C, 3, 3) of the small one: for the left and right copy of a
+    pixel, its upper and lower one, and each output."""
+    return _copies(_copies(weight, -2), -1).flatten(1, 3)
+
+
+def _copies(taps: Tensor, axis: int) -> Tensor:
+    """What the two copies of a pixel along an axis see of the small image, (S, 2, …): the first its neighbour before
+    and itself twice, the second itself twice and its neighbour after."""
+    before, here, after = taps.unbind(axis)
+    none = torch.zeros_like(here)
+    seen = (before, here + after, none), (none, before + here, after)
+    return torch.stack([torch.stack(each, axis) for each in seen], 1)
+
+
+class _Decoding(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, images: Tensor, doubles: tuple[bool, ...], *tensors: Tensor) -> Tensor:
+        x, y = framed(images), images
+        saved: list[Tensor] = []
+        for place, double in enumerate(doubles):
+            weight, *norm = (tensor.contiguous() for tensor in tensors[3 * place : 3 * place + 3])
+            y = convolve(x, weight)
+            y = _apart(y) if double else y
+            saved += [x, weight]
+            if norm:
+                x, mean, deviation = normalize(y, *norm, pool=False)
+                saved += [y, mean, deviation, *norm]
+        ctx.save_for_backward(*saved)
+        ctx.doubles = doubles
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        arrived = gradients[0].contiguous()
+        found: list[Tensor] = []
+        for place, double in reversed(list(enumerate(ctx.doubles))):
+            x, weight, *normed = ctx.saved_tensors[7 * place : 7 * place + 7]
+            of_norm: list[Tensor] = []
+            if normed:
+                arrived, *of_norm = normalize_back(arrived, *normed, pool=False, border=not double)
+            back = _together(arrived) if double else arrived if normed else framed(arrived)
+            found = [weight_gradient(x, back, weight.shape), *of_norm, *found]
+            arrived = convolve(back, weight, transposed=True)
+        return arrived, None, *found
+
+
+def _apart(y: Tensor) -> Tensor:
+    """Four copies of each pixel (N, H, W, 4 · O) at their places (N, 2 · H, 2 · W, O)."""
+    images, height, width, outputs = y.shape
+    copies = y.view(images, height, width, 2, 2, outputs // 4).permute(0, 1, 4, 2, 3, 5)
+    return copies.reshape(images, 2 * height, 2 * width, outputs // 4)
+
+
+def _together(y: Tensor) -> Tensor:
+    """The way back of `_apart`, with a border of zeros."""
+    images, height, width, outputs = y.shape
+    height, width = height // 2, width // 2
+    result = y.new_zeros(images, height + 2, width + 2, 4 * outputs)
+    copies = y.view(images, height, 2, width, 2, outputs).permute(0, 1, 3, 4, 2, 5)
+    result[:, 1:-1, 1:-1].unflatten(-1, (2, 2, outputs)).copy_(copies)
+    return result
