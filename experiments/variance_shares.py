@@ -4,7 +4,8 @@
 
 One run of every preset, seed 0, judged on the validation split by two frames of the same state. On clean IceSlider a
 state has one drawing only, so nothing is to be seen there. The picture is docs/images/variance_shares.png. What is in
-the results file is not repeated; --draw draws it and trains nothing.
+the results file is not repeated; --draw draws it and trains nothing. Models that `dwmr reproduce … --models FOLDER` kept
+are not trained again with --models FOLDER.
 """
 
 from __future__ import annotations
@@ -26,11 +27,17 @@ MODELS = ("ae", "beta-vae", "deepcubeai", "dwmr", "dwmr+ae", "dwmr+beta-vae", "s
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "variance_shares.png"
 
 
-def shares(preset: str, data: dwmr.Splits, seed: int, device: str) -> dict[str, Any]:
+def trained(preset: str, data: dwmr.Splits, seed: int, device: str, kept: Path | None) -> dwmr.WorldModel:
+    folder = None if kept is None else kept / preset / f"seed-{seed}"
+    if folder is not None and folder.exists():
+        return dwmr.WorldModel.load(folder, device=device)
+    return dwmr.train(dwmr.preset(preset), train=data.train, seed=seed, device=device, progress=False).model
+
+
+def shares(model: dwmr.WorldModel, data: dwmr.Splits, seed: int) -> dict[str, Any]:
     """Percent of each live bit's variance that the state decides, the largest first."""
     assert data.val is not None
-    run = dwmr.train(dwmr.preset(preset), train=data.train, seed=seed, device=device, progress=False)
-    codes, next_codes = (run.model.encode(images).cpu().numpy() for images in (data.val.obs, data.val.next_obs))
+    codes, next_codes = (model.encode(images).cpu().numpy() for images in (data.val.obs, data.val.next_obs))
     parts = variance_parts(*two_looks(codes, next_codes, data.val.episode))
     live = parts.state_share[~np.isnan(parts.state_share)]
     dead = len(parts.total) - len(live)
@@ -63,6 +70,7 @@ def main() -> None:
     parser.add_argument("--benchmarks", default=",".join(BENCHMARKS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--models", type=Path, help="run folders as `dwmr reproduce --models` keeps them")
     parser.add_argument("--draw", action="store_true", help="draw what is there")
     chosen = parser.parse_args()
     if chosen.draw and not chosen.out.exists():
@@ -72,12 +80,13 @@ def main() -> None:
         for model in MODELS:
             results = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
             if model not in results.setdefault(benchmark, {}):
-                results[benchmark][model] = shares(f"{benchmark}/{model}", data, chosen.seed, chosen.device)
+                found = trained(f"{benchmark}/{model}", data, chosen.seed, chosen.device, chosen.models)
+                results[benchmark][model] = shares(found, data, chosen.seed)
                 atomic_write_json(chosen.out, results)
                 print(benchmark, model, results[benchmark][model]["mean"], flush=True)
-    found = json.loads(chosen.out.read_text())
+    known = json.loads(chosen.out.read_text())
     draw(
-        {name: {m: found[name][m] for m in MODELS if m in found[name]} for name in BENCHMARKS if name in found}, PICTURE
+        {name: {m: known[name][m] for m in MODELS if m in known[name]} for name in BENCHMARKS if name in known}, PICTURE
     )
 
 

@@ -23,10 +23,13 @@ def puzzle():
 @pytest.mark.parametrize("model", ["dwmr", "dwmr+ae", "dwmr+beta-vae", "deepcubeai", "strong"])
 @pytest.mark.parametrize("game", ["8puzzle", "iceslider"])
 def test_the_first_updates_are_the_plain_paths(ice, puzzle, game, model):
-    """Convolutions in TF32 on both paths: the terms of the first three updates agree to 1%. After some twenty, rounding
-    has been multiplied to several percent; then only the outcomes over seeds can be compared."""
+    """Convolutions in TF32 on both paths: with small steps the terms of the first three updates agree to 1%. With
+    those of the presets rounding alone can move a small term by a tenth in as many (correlations across looks, which
+    count above a margin), and after some twenty updates every term by several percent; then only the outcomes over
+    seeds can be compared."""
     data = (puzzle if game == "8puzzle" else ice)[:192]
-    config = dwmr.preset(f"{game}/{model}", epochs=1, batch_size=64, cross_from=0, cross_to=0)
+    small = {"lr": 1e-4, "margin": 0.0}
+    config = dwmr.preset(f"{game}/{model}", epochs=1, batch_size=64, cross_from=0, cross_to=0, **small)
     fast = dwmr.train(config, train=data, device="cuda", progress=False)
     plain = dwmr.train(config, train=data, device="cuda", fast="off", progress=False)
     for ours, theirs in zip(fast.metrics, plain.metrics):

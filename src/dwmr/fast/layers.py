@@ -233,7 +233,7 @@ class StackedFeatures(nn.Module):
             place += 4 if pool else 3
 
     def forward(self, images: Tensor) -> Tensor:
-        from dwmr.fast.triton_conv import Block, conv_features
+        from dwmr.fast.triton_encode import Block, conv_features
 
         get = self.get_parameter
         blocks = [

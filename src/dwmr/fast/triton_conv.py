@@ -1,22 +1,20 @@
-"""The convolutional part of `ConvEncoder` in Triton kernels, for many runs at once.
+"""3×3 convolutions of many runs at once in Triton kernels.
 
-Each block is a 3×3 convolution, a normalisation of every channel of every image, ReLU, and perhaps 2×2 average pooling.
-Stock convolutions are slow on such small images and channels, and each elementwise step is a pass over the largest
-tensors of the whole update. Here activations lie with channels last and a border of zeros, so that the taps of a row
-are neighbouring numbers; where there are few channels, two neighbouring pixels are made at once from the four columns
-they see, which fills the matrix units:
+Stock convolutions are slow on images and channels as small as ours. Here activations lie with channels last and a
+border of zeros, so that the taps of a row are neighbouring numbers; where there are few channels, two neighbouring
+pixels are made at once from the four columns they see, which fills the matrix units:
 
     convolve         a matrix product for each tap or row of taps; with turned weights, the input's gradient
     weight_gradient  output gradients times inputs, summed over groups of pixels, then over groups
-    normalize        one program an image: moments in one pass, then affine map, ReLU and pooling in another
-    normalize_back   the same image once more, back to the convolution's output (both in `triton_norm`)
 
-Products use the matrix units in TF32, as stock convolutions do by default. The plain twin is `plain_features`.
+`triton_encode` and `triton_decode` make whole networks of them. Products use the matrix units in TF32, as stock
+convolutions do by default. Half precision has as many digits, at half the bytes: activations and gradients between the
+layers can lie in it (`STORAGE`), while sums are in single precision. Since gradients are small, each run's are
+multiplied by a power of two on the way (`scaled`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +22,11 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.nn import functional as F
 
 from dwmr.errors import InputError
-from dwmr.fast.triton_norm import EPS, normalize, normalize_back
 
-PRECISION = "tf32"
+STORAGE = torch.float32  # of activations and gradients between layers
+PRECISION = "tf32"  # of products where they are stored in single precision
 PROGRAMS = 1056  # a few for each multiprocessor of the largest GPUs
 
 
@@ -46,65 +43,6 @@ class Launch:
 CONVOLVE = Launch(block=256, warps=8, stages=2)
 CONVOLVE_TWO = Launch(block=128, warps=4, stages=2)
 GRADIENT = Launch(block=32, warps=4, stages=3)
-
-
-@dataclass(frozen=True)
-class Block:
-    """Weights (S, O, C, 3, 3), scale and shift (S, O) of all runs, and whether the block pools."""
-
-    weight: Tensor
-    scale: Tensor
-    shift: Tensor
-    pool: bool
-
-
-def conv_features(images: Tensor, blocks: Sequence[Block]) -> Tensor:
-    """images (S, N, C, H, W) through all blocks to (S, N, O, H', W'). The images themselves get no gradient."""
-    weights = [tensor for block in blocks for tensor in (block.weight, block.scale, block.shift)]
-    return _Features.apply(images, tuple(block.pool for block in blocks), *weights)
-
-
-def plain_features(images: Tensor, blocks: Sequence[Block]) -> Tensor:
-    """`conv_features` in plain torch, run by run."""
-    outputs = []
-    for run, x in enumerate(images):
-        for block in blocks:
-            y = F.conv2d(x, block.weight[run], padding=1)
-            x = F.relu(F.group_norm(y, y.shape[1], block.scale[run], block.shift[run], EPS))
-            x = F.avg_pool2d(x, 2) if block.pool else x
-        outputs.append(x)
-    return torch.stack(outputs)
-
-
-class _Features(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, images: Tensor, pools: tuple[bool, ...], *weights: Tensor) -> Tensor:
-        runs, count, _channels, _height, _width = images.shape
-        x = framed(images.flatten(0, 1).permute(0, 2, 3, 1))
-        saved: list[Tensor] = []
-        for place, pool in enumerate(pools):
-            weight, scale, shift = (tensor.contiguous() for tensor in weights[3 * place : 3 * place + 3])
-            y = convolve(x, weight)
-            output, mean, deviation = normalize(y, scale, shift, pool)
-            saved += [x, y, mean, deviation, weight, scale, shift]
-            x = output
-        ctx.save_for_backward(*saved)
-        ctx.pools = pools
-        return x[:, 1:-1, 1:-1].permute(0, 3, 1, 2).reshape(runs, count, x.shape[-1], x.shape[1] - 2, x.shape[2] - 2)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        arrived = gradients[0].flatten(0, 1).permute(0, 2, 3, 1).contiguous()
-        found: list[Tensor | None] = []
-        for place in reversed(range(len(ctx.pools))):
-            x, y, mean, deviation, weight, scale, shift = ctx.saved_tensors[7 * place : 7 * place + 7]
-            back, d_scale, d_shift = normalize_back(
-                arrived, y, mean, deviation, scale, shift, ctx.pools[place], place > 0
-            )
-            found = [weight_gradient(x, back, weight.shape), d_scale, d_shift, *found]
-            if place:
-                arrived = convolve(back, weight, transposed=True)
-        return None, None, *found
 
 
 def conv(x: Tensor, weight: Tensor) -> Tensor:
@@ -126,9 +64,27 @@ class _Convolution(torch.autograd.Function):
         return convolve(back, weight, transposed=True), weight_gradient(wide, back, weight.shape)
 
 
-def framed(x: Tensor) -> Tensor:
+def framed(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Images (N, H, W, C) with a border of zeros."""
-    return F.pad(x, (0, 0, 1, 1, 1, 1)).contiguous()
+    count, height, width, channels = x.shape
+    result = x.new_zeros(count, height + 2, width + 2, channels, dtype=dtype)
+    result[:, 1:-1, 1:-1] = x
+    return result
+
+
+def scaled(gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """A gradient (S, N, …) as it is stored, (S·N, …), and by what each run's was multiplied, (S,): its largest number
+    is between one and two then, far from both ends of half precision."""
+    largest = torch.linalg.vector_norm(gradient, float("inf"), tuple(range(1, gradient.dim()))).clamp_min(1e-30)
+    factor = torch.exp2(-torch.floor(torch.log2(largest)))
+    result = torch.empty(gradient.shape, dtype=STORAGE, device=gradient.device)
+    torch.mul(gradient, factor.view(-1, *[1] * (gradient.dim() - 1)), out=result)
+    return result.flatten(0, 1), factor
+
+
+def unscaled(gradient: Tensor, factor: Tensor) -> Tensor:
+    """A gradient (S, …) as it would be without the factors (S,)."""
+    return gradient / factor.view(-1, *[1] * (gradient.dim() - 1))
 
 
 def convolve(x: Tensor, weight: Tensor, transposed: bool = False) -> Tensor:
@@ -137,7 +93,7 @@ def convolve(x: Tensor, weight: Tensor, transposed: bool = False) -> Tensor:
     runs, outputs = len(weight), weight.shape[2] if transposed else weight.shape[1]
     result = x.new_empty(images, height, width, outputs)
     side = _pixels_at_once(width, channels, outputs)
-    taps = _laid_out(weight, transposed, side)
+    taps = laid_out(weight, transposed, side, x.dtype)
     places = images // runs * height * (width // side)
     steps = 1 if channels == 1 else 9 if side == 1 and channels >= 16 else 3
     launch = CONVOLVE_TWO if side == 2 and channels > 1 else CONVOLVE
@@ -180,14 +136,14 @@ def _padded_size(size: int) -> int:
     return max(16, triton.next_power_of_2(size))
 
 
-def _laid_out(weight: Tensor, transposed: bool, side: int) -> Tensor:
+def laid_out(weight: Tensor, transposed: bool, side: int, dtype: torch.dtype) -> Tensor:
     """Weights (S, O, C, 3, 3) as the products take them, (S, 3 · (2 + side) · C, side · O): for each of the columns
     that ``side`` neighbouring pixels see, what it gives to each of them. ``transposed`` exchanges O and C and turns
     the taps."""
     runs, outputs, channels = weight.shape[:3]
     if transposed:
         outputs, channels = channels, outputs
-    result = weight.new_empty(runs, 3 * (2 + side) * channels, side * outputs)
+    result = weight.new_empty(runs, 3 * (2 + side) * channels, side * outputs, dtype=dtype)
     _lay_out[(triton.cdiv(result.numel(), 1024),)](
         weight, result, result.numel(), C=channels, OUT=outputs, SIDE=side, TRANSPOSED=transposed
     )
@@ -267,7 +223,7 @@ def weight_gradient(x: Tensor, arrived: Tensor, shape: torch.Size) -> Tensor:
     size = triton.cdiv(wanted, GRADIENT.block) * GRADIENT.block
     groups = triton.cdiv(places, size)
     _check_size(x, arrived, runs)
-    partial = x.new_empty(runs, groups, side, outputs, 3, 2 + side, channels)
+    partial = x.new_empty(runs, groups, side, outputs, 3, 2 + side, channels, dtype=torch.float32)
     _weight_gradient[(groups, 3 if apart else 1, runs)](
         x,
         arrived,
@@ -288,9 +244,13 @@ def weight_gradient(x: Tensor, arrived: Tensor, shape: torch.Size) -> Tensor:
         num_warps=GRADIENT.warps,
         num_stages=GRADIENT.stages,
     )
-    total = partial.sum(1)
-    first, last = total[:, 0, :, :, :3], total[:, -1, :, :, -3:]
-    return (first + last if side == 2 else first).permute(0, 1, 4, 2, 3)
+    return of_one_pixel(partial.sum(1))
+
+
+def of_one_pixel(gradient: Tensor) -> Tensor:
+    """From the gradients (S, side, O, 3, 2 + side, C) of taps as neighbouring pixels see them to (S, O, C, 3, 3)."""
+    first, last = gradient[:, 0, :, :, :3], gradient[:, -1, :, :, -3:]
+    return (first + last if gradient.shape[1] == 2 else first).permute(0, 1, 4, 2, 3)
 
 
 @triton.jit

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dwmr.fast.triton_conv import convolve, framed, weight_gradient
+from dwmr.fast import triton_conv
+from dwmr.fast.triton_conv import convolve, framed, scaled, unscaled, weight_gradient
 from dwmr.fast.triton_norm import normalize, normalize_back
 
 
@@ -35,9 +36,7 @@ def decode(x: Tensor, blocks: Sequence[DecodingBlock], weight: Tensor, bias: Ten
         tensors += [doubled_taps(block.weight) if block.double else block.weight, block.scale, block.shift]
     tensors.append(doubled_taps(weight) if double else weight)
     doubles = (*(block.double for block in blocks), double)
-    runs = len(x)
-    images = _Decoding.apply(x.flatten(0, 1).permute(0, 2, 3, 1), doubles, *tensors)
-    return images.permute(0, 3, 1, 2).unflatten(0, (runs, -1)) + bias[:, None, :, None, None]
+    return _Decoding.apply(x.permute(0, 1, 3, 4, 2), bias, doubles, *tensors).permute(0, 1, 4, 2, 3)
 
 
 def doubled_taps(weight: Tensor) -> Tensor:
@@ -57,8 +56,8 @@ def _copies(taps: Tensor, axis: int) -> Tensor:
 
 class _Decoding(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, images: Tensor, doubles: tuple[bool, ...], *tensors: Tensor) -> Tensor:
-        x, y = framed(images), images
+    def forward(ctx: Any, images: Tensor, bias: Tensor, doubles: tuple[bool, ...], *tensors: Tensor) -> Tensor:
+        x = y = framed(images.flatten(0, 1), triton_conv.STORAGE)
         saved: list[Tensor] = []
         for place, double in enumerate(doubles):
             weight, *norm = (tensor.contiguous() for tensor in tensors[3 * place : 3 * place + 3])
@@ -66,25 +65,31 @@ class _Decoding(torch.autograd.Function):
             y = _apart(y) if double else y
             saved += [x, weight]
             if norm:
-                x, mean, deviation = normalize(y, *norm, pool=False)
-                saved += [y, mean, deviation, *norm]
+                scale, shift = norm
+                x, mean, deviation = normalize(y, scale, shift, pool=False)
+                saved += [y, mean, deviation, scale, shift]
         ctx.save_for_backward(*saved)
         ctx.doubles = doubles
-        return y
+        return y.unflatten(0, images.shape[:2]) + bias[:, None, None, None]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        arrived = gradients[0].contiguous()
+        arrived, factor = scaled(gradients[0])
         found: list[Tensor] = []
         for place, double in reversed(list(enumerate(ctx.doubles))):
             x, weight, *normed = ctx.saved_tensors[7 * place : 7 * place + 7]
             of_norm: list[Tensor] = []
             if normed:
-                arrived, *of_norm = normalize_back(arrived, *normed, pool=False, border=not double)
+                y, mean, deviation, scale, shift = normed
+                arrived, *of_norm = normalize_back(
+                    arrived, y, mean, deviation, scale, shift, pool=False, border=not double
+                )
             back = _together(arrived) if double else arrived if normed else framed(arrived)
             found = [weight_gradient(x, back, weight.shape), *of_norm, *found]
             arrived = convolve(back, weight, transposed=True)
-        return arrived, None, *found
+        of_images = arrived.unflatten(0, (len(factor), -1))
+        of_bias = gradients[0].sum((1, 2, 3))
+        return unscaled(of_images, factor), of_bias, None, *(unscaled(each, factor) for each in found)
 
 
 def _apart(y: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ def normalize(y: Tensor, scale: Tensor, shift: Tensor, pool: bool) -> tuple[Tens
     images, height, width, outputs = y.shape
     side = 2 if pool else 1
     result = y.new_empty(images, height // side + 2, width // side + 2, outputs)
-    mean, deviation = y.new_empty(images, outputs), y.new_empty(images, outputs)
+    mean, deviation = y.new_empty(2, images, outputs, dtype=torch.float32)
     _normalize[(images,)](
         y,
         scale,
@@ -45,7 +45,7 @@ def _pixels(outputs: int) -> int:
 
 
 @triton.jit
-def _clear_border(image, o, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, OUT: tl.constexpr, BLOCK: tl.constexpr):
+def clear_border(image, o, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, OUT: tl.constexpr, BLOCK: tl.constexpr):
     """Zeros around an image (H + 2, W + 2, O): its first and last row, then its first and last column."""
     wide: tl.constexpr = WIDTH + 2
     for start in range(0, 2 * wide + 2 * HEIGHT, BLOCK):
@@ -86,7 +86,7 @@ def _normalize(
     for start in range(0, HEIGHT * WIDTH, BLOCK):
         pixel = start + tl.arange(0, BLOCK)
         live = (pixel < HEIGHT * WIDTH)[:, None] & known[None, :]
-        v = tl.load(y + pixel[:, None] * OUT + o[None, :], live, 0.0)
+        v = tl.load(y + pixel[:, None] * OUT + o[None, :], live, 0.0).to(tl.float32)
         first += v
         second += v * v
     mean = tl.sum(first, 0) / (HEIGHT * WIDTH)
@@ -105,11 +105,11 @@ def _normalize(
         for dy in tl.static_range(SIDE):
             for dx in tl.static_range(SIDE):
                 pixel = (r * SIDE + dy) * WIDTH + c * SIDE + dx
-                v = tl.load(y + pixel[:, None] * OUT + o[None, :], live, 0.0)
+                v = tl.load(y + pixel[:, None] * OUT + o[None, :], live, 0.0).to(tl.float32)
                 total += tl.maximum(v * a[None, :] + b[None, :], 0.0)
         at = (r + 1) * (out_w + 2) + c + 1
         tl.store(result + at[:, None] * OUT + o[None, :], total / (SIDE * SIDE), live)
-    _clear_border(result, o, out_h, out_w, OUT, BLOCK)
+    clear_border(result, o, out_h, out_w, OUT, BLOCK)
     tl.store(means + image * OUT + o, mean, known)
     tl.store(deviations + image * OUT + o, deviation, known)
 
@@ -129,7 +129,7 @@ def normalize_back(
     images, height, width, outputs = y.shape
     runs, side = len(scale), 2 if pool else 1
     edge = 2 if border else 0
-    result = y.new_empty(images, height + edge, width + edge, outputs)
+    result = gradient.new_empty(images, height + edge, width + edge, outputs)
     d_scale, d_shift = torch.empty_like(mean), torch.empty_like(mean)
     _normalize_back[(images,)](
         gradient,
@@ -194,11 +194,11 @@ def _normalize_back(
         place = start + tl.arange(0, BLOCK)
         live = (place < out_h * out_w)[:, None] & known[None, :]
         r, c = place // out_w, place % out_w
-        g = tl.load(gradient + place[:, None] * OUT + o[None, :], live, 0.0) / (SIDE * SIDE)
+        g = tl.load(gradient + place[:, None] * OUT + o[None, :], live, 0.0).to(tl.float32) / (SIDE * SIDE)
         for dy in tl.static_range(SIDE):
             for dx in tl.static_range(SIDE):
                 pixel = (r * SIDE + dy) * WIDTH + c * SIDE + dx
-                standard = (tl.load(y + pixel[:, None] * OUT + o[None, :], live, 0.0) - mean) * deviation
+                standard = (tl.load(y + pixel[:, None] * OUT + o[None, :], live, 0.0).to(tl.float32) - mean) * deviation
                 passed = tl.where(standard * a + b > 0, g, 0.0)
                 first += passed
                 second += passed * standard
@@ -208,17 +208,17 @@ def _normalize_back(
         place = start + tl.arange(0, BLOCK)
         live = (place < out_h * out_w)[:, None] & known[None, :]
         r, c = place // out_w, place % out_w
-        g = tl.load(gradient + place[:, None] * OUT + o[None, :], live, 0.0) / (SIDE * SIDE)
+        g = tl.load(gradient + place[:, None] * OUT + o[None, :], live, 0.0).to(tl.float32) / (SIDE * SIDE)
         for dy in tl.static_range(SIDE):
             for dx in tl.static_range(SIDE):
                 up, across = r * SIDE + dy, c * SIDE + dx
                 pixel = up * WIDTH + across
-                standard = (tl.load(y + pixel[:, None] * OUT + o[None, :], live, 0.0) - mean) * deviation
+                standard = (tl.load(y + pixel[:, None] * OUT + o[None, :], live, 0.0).to(tl.float32) - mean) * deviation
                 passed = tl.where(standard * a + b > 0, g, 0.0)
                 value = a * deviation * (passed - (of_shift[None, :] + standard * of_scale[None, :]) / size)
                 at = (up + BORDER) * (WIDTH + 2 * BORDER) + across + BORDER
                 tl.store(result + at[:, None] * OUT + o[None, :], value, live)
     if BORDER:
-        _clear_border(result, o, HEIGHT, WIDTH, OUT, BLOCK)
+        clear_border(result, o, HEIGHT, WIDTH, OUT, BLOCK)
     tl.store(d_scale + image * OUT + o, of_scale, known)
     tl.store(d_shift + image * OUT + o, of_shift, known)
