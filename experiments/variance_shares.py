@@ -4,8 +4,8 @@
 
 One run of every preset, seed 0, judged on the validation split by two frames of the same state. On clean IceSlider a
 state has one drawing only, so nothing is to be seen there. The picture is docs/images/variance_shares.png. What is in
-the results file is not repeated; --draw draws it and trains nothing. Models that `dwmr reproduce … --models FOLDER` kept
-are not trained again with --models FOLDER.
+the results file is not repeated; --draw draws it and trains nothing. With --models FOLDER, models that
+`dwmr reproduce … --models FOLDER` kept are not trained again.
 """
 
 from __future__ import annotations
