@@ -3,9 +3,9 @@
     python experiments/supervised_ceilings.py --out experiments/results/ceilings.json
 
 The encoder, its bits straight-through, and a linear reading of each cell are trained together by cross-entropy on all
-frames of the training split, for as many epochs as the benchmark's models have, at a few learning rates. The rate that
-reads the validation split best is judged once on the test split. The file is that of `ceilings.py`; an observer is
-called "supervised ENCODER, K bits".
+frames of the training split, for as many epochs as the benchmark's models have, at a few learning rates side by side.
+The rate that reads the validation split best is judged once on the test split. The file is that of `ceilings.py`; an
+observer is called "supervised ENCODER, K bits".
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ from torch.nn import functional as F
 import dwmr
 from dwmr.data.collect import cached_benchmark
 from dwmr.evaluation.metrics import board_scores
+from dwmr.fast.capture import capture
+from dwmr.fast.optimizer import FlatAdam
+from dwmr.fast.stacked import stack
+from dwmr.fast.terms import has_triton
 from dwmr.files import atomic_write_json
 from dwmr.nets.bits import straight_through
 from dwmr.nets.encoders import ENCODERS
@@ -37,64 +41,84 @@ OBSERVERS = [
     ("8puzzle-noisy", "tiles", 63),
 ]
 RATES = (2e-3, 1e-3, 5e-4)
+BATCH = 256
 
 
-class Observer(nn.Module):
-    """Images as bytes to logits (N, cells, classes)."""
+class Observers(nn.Module):
+    """One observer a learning rate, alike at first: images as bytes to logits (S, N, cells, classes)."""
 
-    def __init__(self, images: np.ndarray, encoder: str, bits: int, cells: int, classes: int) -> None:
+    def __init__(self, images: np.ndarray, encoder: str, bits: int, cells: int, classes: int, fused: bool) -> None:
         super().__init__()
-        self.encoder = ENCODERS[encoder](images.shape[1:], bits)
-        self.reading = nn.Linear(bits, cells * classes)
+        first, reading = ENCODERS[encoder](images.shape[1:], bits), nn.Linear(bits, cells * classes)
+        self.encoder, self.reading = (stack([part] * len(RATES), fused) for part in (first, reading))
         self.cells = cells
         mean, std = image_statistics(images)
         self.register_buffer("mean", mean[:, None, None])
         self.register_buffer("std", std[:, None, None])
 
     def forward(self, images: Tensor) -> Tensor:
-        logits = self.encoder((images.float() / 255 - self.mean) / self.std)
+        frames = (images.float() / 255 - self.mean) / self.std
+        logits = self.encoder(frames.expand(len(RATES), *frames.shape))
         return self.reading(straight_through(torch.sigmoid(logits))).unflatten(-1, (self.cells, -1))
 
 
 def trained(
-    train: dwmr.Transitions, encoder: str, bits: int, epochs: int, rate: float, seed: int, device: torch.device
-) -> Observer:
-    """An observer that has seen every frame of the transitions, now and next, with its state."""
+    train: dwmr.Transitions, encoder: str, bits: int, epochs: int, seed: int, device: torch.device
+) -> Observers:
+    """Observers that have seen every frame of the transitions, now and next, with its state."""
     torch.manual_seed(seed)
     images = torch.from_numpy(np.concatenate([train.obs, train.next_obs])).to(device)
     labels = torch.from_numpy(np.concatenate([train.state, train.next_state])).to(device).flatten(1).long()
-    observer = Observer(np.asarray(train.obs), encoder, bits, labels.shape[1], int(train.n_classes or 0)).to(device)
-    optimizer = torch.optim.Adam(observer.parameters(), lr=torch.tensor(rate, device=device), fused=True)
+    fused = device.type == "cuda" and has_triton()
+    first = np.asarray(train.obs)
+    observers = Observers(first, encoder, bits, labels.shape[1], int(train.n_classes or 0), fused).to(device)
+    rates = torch.tensor(RATES, device=device)
+    optimizer = FlatAdam(list(observers.parameters()), rates.clone())
+    counter = torch.zeros(1, dtype=torch.int64, device=device)
+    order = torch.zeros(len(images) // BATCH, BATCH, dtype=torch.int64, device=device)
+
+    def update() -> None:
+        index = order.index_select(0, counter)[0]
+        logits, known = observers(images[index]), labels[index].flatten().repeat(len(RATES))
+        optimizer.zero_grad()
+        (F.cross_entropy(logits.flatten(0, 2), known) * len(RATES)).backward()
+        optimizer.step()
+        counter.add_(1)
+
+    def changing() -> list[Tensor]:
+        return [*observers.buffers(), optimizer.flat, optimizer.mean, optimizer.square, optimizer.steps, counter]
+
+    again = capture(update, changing, rewind=counter.zero_).replay if device.type == "cuda" else update
     for epoch in range(epochs):
-        optimizer.param_groups[0]["lr"].fill_(rate * (1 + math.cos(math.pi * epoch / epochs)) / 2)
-        for index in torch.randperm(len(images), device=device)[: len(images) // 256 * 256].view(-1, 256):
-            loss = F.cross_entropy(observer(images[index]).flatten(0, 1), labels[index].flatten())
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-    return observer.eval()
+        optimizer.lr.copy_(rates * ((1 + math.cos(math.pi * epoch / epochs)) / 2))
+        order.copy_(torch.randperm(len(images), device=device)[: order.numel()].view_as(order))
+        counter.zero_()
+        for _ in range(len(order)):
+            again()
+    return observers.eval()
 
 
 @torch.no_grad()
-def scores(observer: Observer, split: dwmr.Transitions, device: torch.device) -> dict[str, float]:
-    parts = [observer(part.to(device)).argmax(-1) for part in torch.from_numpy(np.array(split.obs)).split(512)]
+def scores(observers: Observers, split: dwmr.Transitions, device: torch.device) -> list[dict[str, float]]:
+    parts = [observers(part.to(device)).argmax(-1) for part in torch.from_numpy(np.array(split.obs)).split(512)]
     now, then = (np.asarray(part).reshape(len(split), -1).astype(np.int64) for part in (split.state, split.next_state))
-    return board_scores(now, torch.cat(parts).cpu().numpy(), int(split.n_classes or 0), now != then)
+    read = torch.cat(parts, 1).cpu().numpy()
+    return [board_scores(now, boards, int(split.n_classes or 0), now != then) for boards in read]
 
 
 def ceiling(data: dwmr.Splits, encoder: str, bits: int, epochs: int, seed: int, device: torch.device) -> dict[str, Any]:
     assert data.val is not None
     assert data.test is not None
     started = time.perf_counter()
-    observers = {rate: trained(data.train, encoder, bits, epochs, rate, seed, device) for rate in RATES}
-    validation = {rate: scores(observer, data.val, device)["f1"] for rate, observer in observers.items()}
-    best = max(validation, key=lambda rate: validation[rate])
+    observers = trained(data.train, encoder, bits, epochs, seed, device)
+    validation = [found["f1"] for found in scores(observers, data.val, device)]
+    best = int(np.argmax(validation))
     return {
-        "encoding": scores(observers[best], data.test, device),
+        "encoding": scores(observers, data.test, device)[best],
         "frames": len(data.test),
         "epochs": epochs,
-        "rate": best,
-        "validation_f1": {str(rate): f1 for rate, f1 in validation.items()},
+        "rate": RATES[best],
+        "validation_f1": {str(rate): f1 for rate, f1 in zip(RATES, validation)},
         "seconds": time.perf_counter() - started,
     }
 
