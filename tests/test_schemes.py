@@ -235,6 +235,17 @@ def test_joint_gives_gradient_through_both_frames_and_leaves_the_target_alone(fr
     assert_equal(values_of(learner.target), target)
 
 
+def test_joint_decodes_the_bits_of_both_frames_with_gradient():
+    hyper, batch = make_hyper(), make_batch()
+    learner = make_learner(hyper, OBJECTIVES["deepcubeai"])
+    encoder = copy.deepcopy(learner.model.encoder)
+    decoder = inputs_of(learner.model.decoder)
+    SCHEMES["joint"](learner, batch, hyper)
+    assert all(codes.requires_grad for codes in decoder)
+    for codes, images in zip(decoder, (batch.images, batch.next_images), strict=True):
+        assert torch.equal(codes, (torch.sigmoid(encoder(images)) >= 0.5).double())
+
+
 @pytest.mark.parametrize("noisy_predictor", [False, True])
 def test_who_sees_the_noise_of_the_variational_models(noisy_predictor):
     hyper, batch = make_hyper(noise=1.5), make_batch()

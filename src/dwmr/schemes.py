@@ -212,18 +212,18 @@ def mixed_two_step(straight: Tensor) -> Scheme:
 def joint(learner: Learner, batch: Batch, hyper: Hyper) -> Update:
     _, probs = learner.probabilities(batch.images, hyper)
     _, next_probs = learner.probabilities(batch.next_images, hyper)
-    next_bits = threshold(next_probs.detach())
+    next_bits, bits = threshold(next_probs.detach()), straight_through(probs)
     codes = Codes(
         images=batch.images,
         probs=probs,
         next_bits=next_bits,
-        predicted=learner.predict(straight_through(probs), batch.actions),
-        decoded=learner.decode(probs),
+        predicted=learner.predict(bits, batch.actions),
+        decoded=learner.decode(bits),
         triplets=batch.triplets,
         actions=batch.actions,
         next_images=batch.next_images,
         next_probs=next_probs,
-        next_decoded=learner.decode(next_probs),
+        next_decoded=learner.decode(straight_through(next_probs)),
     )
     total, terms = learner.objective.evaluate(codes, hyper)
     learner.descend(total, learner.codes_optimizer, learner.predictor_optimizer)

@@ -197,6 +197,8 @@ def resolve_device(name: str) -> torch.device:
         if device.type not in ("cpu", "cuda"):
             raise InputError(f"device {name!r} is not supported; name auto, cpu, cuda or cuda:N")
         torch.empty(0, device=device)
+        if device.type == "cuda" and device.index is not None:
+            torch.cuda.set_device(device)  # where Triton's kernels and recorded steps run
     except InputError:
         raise
     except (RuntimeError, AssertionError) as error:

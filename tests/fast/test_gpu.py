@@ -46,13 +46,15 @@ def test_many_runs_are_the_single_runs(ice):
             assert run.metrics[0]["terms"][name] == pytest.approx(value, rel=1e-2, abs=1e-3), name
 
 
-def test_a_diverging_run_harms_no_other(ice, tmp_path):
-    config = dwmr.preset("iceslider/dwmr", epochs=2, batch_size=64)
+@pytest.mark.parametrize("preset", ["iceslider/dwmr", "8puzzle/dwmr+ae"])
+def test_a_diverging_run_harms_no_other(ice, puzzle, tmp_path, preset):
+    data = ice if preset.startswith("ice") else puzzle
+    config = dwmr.preset(preset, epochs=2, batch_size=64)
     configs = [config, config.replace(lr=1e30), config]
     outs = [tmp_path / str(place) for place in range(3)]
-    results = dwmr.train_many(configs, train=ice, seeds=[0, 1, 2], outs=outs, device="cuda", progress=False)
+    results = dwmr.train_many(configs, train=data, seeds=[0, 1, 2], outs=outs, device="cuda", progress=False)
     assert isinstance(results[1], dwmr.TrainingDiverged)
-    healthy = dwmr.train_many([config] * 3, train=ice, seeds=[0, 1, 2], device="cuda", progress=False)
+    healthy = dwmr.train_many([config] * 3, train=data, seeds=[0, 1, 2], device="cuda", progress=False)
     for place in (0, 2):
         assert results[place].metrics[-1]["terms"] == healthy[place].metrics[-1]["terms"]
     assert all(dwmr.WorldModel.load(out) for out in outs)

@@ -60,7 +60,7 @@ def blocks(request, monkeypatch):
     [
         ((2, 3, 1, 8, 12), (8, 16, 5), (True, True, False)),
         ((1, 5, 3, 6, 4), (16, 4), (False, True)),
-        ((2, 3, 3, 12, 4), (5, 3), (True, False)),  # colours
+        ((2, 2, 3, 24, 20), (16, 16), (True, False)),  # colours, and several steps an image
         ((2, 2, 1, 4, 8), (32, 64, 48), (True, False, False)),
         ((2, 3, 1, 5, 7), (8, 20, 3), (False, False, False)),  # an odd width: one pixel at a time
     ],
@@ -85,6 +85,16 @@ def test_convolutional_features(blocks, shape, outputs, pools):
     fast = through(triton_encode.conv_features, torch.float32)
     plain = through(triton_encode.plain_features, torch.float64)
     agree(fast, plain, weights, **blocks)
+
+
+@pytest.mark.parametrize("pools", [(True, False), (False, True)])
+def test_odd_sizes_are_not_pooled(pools):
+    from dwmr.errors import InputError
+    from dwmr.fast.triton_encode import Block, conv_features
+
+    layers = [Block(normal(1, 4, c, 3, 3), normal(1, 4), normal(1, 4), pool) for c, pool in zip((1, 4), pools)]
+    with pytest.raises(InputError, match="6×7 cannot be pooled"):
+        conv_features(normal(1, 2, 1, 6, 7), layers)
 
 
 @pytest.mark.parametrize("outputs", [1, 5, 16])

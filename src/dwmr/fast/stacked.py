@@ -147,13 +147,30 @@ def can_stack(network: nn.Module | None) -> bool:
         return False
 
 
+_WIDEST = 64  # channels for which the kernels fit a multiprocessor's memory
+
+
 def _fits_blocks(encoder: ConvEncoder) -> bool:
-    """Whether every block normalises each channel by itself and pools even sizes only."""
-    norms = [layer for layer in encoder.features if isinstance(layer, nn.GroupNorm)]
-    return encoder.even and all(norm.num_groups == norm.num_channels for norm in norms)
+    """Whether every block normalises each channel by itself, pools even sizes only, and is narrow enough."""
+    return encoder.even and _by_channel(encoder.features) and _width(encoder.features) <= _WIDEST
 
 
 def _doubles(decoder: ConvDecoder) -> bool:
-    """Whether every block normalises each channel by itself and every enlargement doubles both sides."""
-    norms = [layer for layer in decoder.layers if isinstance(layer, nn.GroupNorm)]
-    return decoder.even and all(norm.num_groups == norm.num_channels for norm in norms)
+    """Whether every block normalises each channel by itself, every enlargement doubles both sides, and none is too
+    wide: the four copies of a doubled image's pixels are made at once."""
+    return decoder.even and _by_channel(decoder.layers) and _width(decoder.layers) <= _WIDEST
+
+
+def _by_channel(layers: nn.Sequential) -> bool:
+    norms = [layer for layer in layers if isinstance(layer, nn.GroupNorm)]
+    return all(norm.num_groups == norm.num_channels for norm in norms)
+
+
+def _width(layers: nn.Sequential) -> int:
+    """The most channels that a convolution's kernel reads or makes."""
+    widths = [
+        max(layer.in_channels, (4 if isinstance(before, nn.Upsample) else 1) * layer.out_channels)
+        for before, layer in pairwise([None, *layers])
+        if isinstance(layer, nn.Conv2d)
+    ]
+    return max(widths)

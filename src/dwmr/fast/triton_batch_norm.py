@@ -14,6 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from dwmr.fast.triton_norm import relu
+
 GROUPS = 64  # programs a run for the sums
 NUMBERS = 4096  # in one step of a program
 
@@ -157,7 +159,7 @@ def _map(x, scale, shift, y, rows, C: tl.constexpr, CP: tl.constexpr, BLOCK: tl.
     place = (run * rows + row[:, None]) * C + c[None, :]
     v = tl.load(x + place, live, 0.0) * a + b
     if RELU:
-        v = tl.maximum(v, 0.0)
+        v = relu(v)
     tl.store(y + place, v, live)
 
 

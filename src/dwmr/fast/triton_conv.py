@@ -24,6 +24,7 @@ import triton.language as tl
 from torch import Tensor
 
 from dwmr.errors import InputError
+from dwmr.fast.triton_norm import storable
 
 STORAGE = torch.float32  # of activations and gradients between layers
 PRECISION = "tf32"  # of products where they are stored in single precision
@@ -72,9 +73,11 @@ def framed(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     return result
 
 
-def scaled(gradient: Tensor) -> tuple[Tensor, Tensor]:
+def scaled(gradient: Tensor) -> tuple[Tensor, Tensor | None]:
     """A gradient (S, N, …) as it is stored, (S·N, …), and by what each run's was multiplied, (S,): its largest number
-    is between one and two then, far from both ends of half precision."""
+    is between one and two then, far from both ends of half precision, unless it is below 1e-30."""
+    if gradient.dtype == STORAGE:
+        return gradient.contiguous().flatten(0, 1), None
     largest = torch.linalg.vector_norm(gradient, float("inf"), tuple(range(1, gradient.dim()))).clamp_min(1e-30)
     factor = torch.exp2(-torch.floor(torch.log2(largest)))
     result = torch.empty(gradient.shape, dtype=STORAGE, device=gradient.device)
@@ -82,9 +85,9 @@ def scaled(gradient: Tensor) -> tuple[Tensor, Tensor]:
     return result.flatten(0, 1), factor
 
 
-def unscaled(gradient: Tensor, factor: Tensor) -> Tensor:
-    """A gradient (S, …) as it would be without the factors (S,)."""
-    return gradient / factor.view(-1, *[1] * (gradient.dim() - 1))
+def unscaled(gradient: Tensor, factor: Tensor | None) -> Tensor:
+    """A gradient (S, …) as it would be without the factors."""
+    return gradient if factor is None else gradient / factor.view(-1, *[1] * (gradient.dim() - 1))
 
 
 def convolve(x: Tensor, weight: Tensor, transposed: bool = False) -> Tensor:
@@ -207,7 +210,7 @@ def _convolve(
             w = tl.load(taps + step * (K * OUT), known, 0.0)
             total = tl.dot(v, w, total, input_precision=PRECISION)
     target = result + run * places * OUT + place[:, None] * OUT + o[None, :]
-    tl.store(target, total, live[:, None] & (o < OUT)[None, :])
+    tl.store(target, storable(total, result), live[:, None] & (o < OUT)[None, :])
 
 
 def weight_gradient(x: Tensor, arrived: Tensor, shape: torch.Size) -> Tensor:

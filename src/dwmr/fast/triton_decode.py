@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from dwmr.fast import triton_conv
 from dwmr.fast.triton_conv import convolve, framed, scaled, unscaled, weight_gradient
@@ -73,6 +74,7 @@ class _Decoding(torch.autograd.Function):
         return y.unflatten(0, images.shape[:2]) + bias[:, None, None, None]
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         arrived, factor = scaled(gradients[0])
         found: list[Tensor] = []
@@ -87,7 +89,7 @@ class _Decoding(torch.autograd.Function):
             back = _together(arrived) if double else arrived if normed else framed(arrived)
             found = [weight_gradient(x, back, weight.shape), *of_norm, *found]
             arrived = convolve(back, weight, transposed=True)
-        of_images = arrived.unflatten(0, (len(factor), -1))
+        of_images = arrived.unflatten(0, gradients[0].shape[:2])
         of_bias = gradients[0].sum((1, 2, 3))
         return unscaled(of_images, factor), of_bias, None, *(unscaled(each, factor) for each in found)
 

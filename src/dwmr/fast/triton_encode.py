@@ -19,8 +19,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from dwmr.errors import InputError
 from dwmr.fast import triton_conv
 from dwmr.fast.triton_conv import convolve, framed, scaled, unscaled, weight_gradient
 from dwmr.fast.triton_first import first_block, first_block_back, fits
@@ -63,6 +65,10 @@ class _Features(torch.autograd.Function):
         saved: list[Tensor | None] = []
         for place, pool in enumerate(pools):
             weight, scale, shift = (tensor.contiguous() for tensor in weights[3 * place : 3 * place + 3])
+            if pool and (x.shape[1] % 2 or x.shape[2] % 2):
+                raise InputError(
+                    f"images of {x.shape[1] - 2}×{x.shape[2] - 2} cannot be pooled: both sides must be even"
+                )
             if place == 0 and fits(x, weight, pool):
                 y = None
                 output, mean, deviation = first_block(x, weight, scale, shift)
@@ -74,9 +80,10 @@ class _Features(torch.autograd.Function):
         ctx.save_for_backward(*saved)
         ctx.pools = pools
         inside = x[:, 1:-1, 1:-1].permute(0, 3, 1, 2).unflatten(0, (runs, count))
-        return inside.to(images.dtype, memory_format=torch.contiguous_format)
+        return inside.to(images.dtype).contiguous()
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         arrived, factor = scaled(gradients[0].permute(0, 1, 3, 4, 2))
         found: list[Tensor] = []

@@ -14,14 +14,15 @@ import triton.language as tl
 from torch import Tensor
 
 from dwmr.fast import triton_conv
-from dwmr.fast.triton_norm import EPS, clear_border
+from dwmr.fast.triton_conv import Launch
+from dwmr.fast.triton_norm import EPS, clear_border, relu, storable
 
-PLACES = 64  # pooled pixels in one step
+LAUNCH = Launch(block=64, warps=4, stages=1)  # of pooled pixels
 
 
 def fits(x: Tensor, weight: Tensor, pool: bool) -> bool:
     """Whether framed images (S·N, H + 2, W + 2, C) are small enough in channels, and are pooled."""
-    return pool and x.shape[-1] <= 4 and weight.shape[1] <= 32
+    return pool and x.shape[-1] <= 4 and weight.shape[1] <= 16
 
 
 def first_block(x: Tensor, weight: Tensor, scale: Tensor, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -42,7 +43,6 @@ def first_block(x: Tensor, weight: Tensor, scale: Tensor, shift: Tensor) -> tupl
         HEIGHT=height - 2,
         WIDTH=width - 2,
         EPS=EPS,
-        num_warps=4,
         **_sizes(channels, outputs),
     )
     return result, mean, deviation
@@ -70,7 +70,6 @@ def first_block_back(
         images // runs,
         HEIGHT=height - 2,
         WIDTH=width - 2,
-        num_warps=4,
         **_sizes(channels, outputs),
     )
     d_weight = triton_conv.of_one_pixel(partial.unflatten(0, (runs, -1)).sum(1))
@@ -83,8 +82,10 @@ def _sizes(channels: int, outputs: int) -> dict[str, int | str]:
         "OUT": outputs,
         "KP": max(16, triton.next_power_of_2(12 * channels)),
         "OP": max(8, triton.next_power_of_2(outputs)),
-        "BLOCK": PLACES,
+        "BLOCK": LAUNCH.block,
         "PRECISION": triton_conv.PRECISION,
+        "num_warps": LAUNCH.warps,
+        "num_stages": LAUNCH.stages,
     }
 
 
@@ -105,6 +106,38 @@ def _taps(taps, C: tl.constexpr, OUT: tl.constexpr, KP: tl.constexpr, OP: tl.con
     pixel, o = both // OP, both % OP
     known = (k < 12 * C)[:, None] & (o < OUT)[None, :]
     return tl.load(taps + k[:, None] * (2 * OUT) + (pixel * OUT + o)[None, :], known, 0.0)
+
+
+@triton.jit
+def _passed(
+    gradient,
+    x,
+    w,
+    start,
+    below,
+    mean,
+    deviation,
+    a,
+    b,
+    OUT_H: tl.constexpr,
+    OUT_W: tl.constexpr,
+    C: tl.constexpr,
+    OUT: tl.constexpr,
+    KP: tl.constexpr,
+    OP: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Of both pixels in the upper or lower row of the pooled ones from ``start`` on: what they see, their standardised
+    outputs, and the gradients that pass the ReLU."""
+    place = start + tl.arange(0, BLOCK)
+    live = place < OUT_H * OUT_W
+    o = tl.arange(0, 2 * OP) % OP
+    known = live[:, None] & (o < OUT)[None, :]
+    g = tl.load(gradient + place[:, None] * OUT + o[None, :], known, 0.0).to(tl.float32)
+    v = _seen(x, place // OUT_W * 2 + below, place % OUT_W * 2, live, 2 * OUT_W + 2, C, KP)
+    standard = (tl.dot(v, w, input_precision=PRECISION) - mean) * deviation
+    return v, standard, tl.where(standard * a + b > 0, g / 4, 0.0)
 
 
 @triton.jit
@@ -153,7 +186,7 @@ def _first(
             first += y
             second += y * y
     mean = _of_both(tl.sum(first, 0), OP) / (HEIGHT * WIDTH)
-    variance = tl.maximum(_of_both(tl.sum(second, 0), OP) / (HEIGHT * WIDTH) - mean * mean, 0.0)
+    variance = relu(_of_both(tl.sum(second, 0), OP) / (HEIGHT * WIDTH) - mean * mean)
     deviation = 1 / tl.sqrt(variance + EPS)
     both = tl.arange(0, 2 * OP)
     o = both % OP
@@ -170,10 +203,12 @@ def _first(
         for below in tl.static_range(2):
             v = _seen(x, row + below, col, live, wide, C, KP)
             y = tl.dot(v, w, input_precision=PRECISION)
-            total += tl.maximum(y * a[None, :] + b[None, :], 0.0)
+            total += relu(y * a[None, :] + b[None, :])
         pooled = tl.sum(tl.reshape(total, (BLOCK, 2, OP)), 1) / 4
         at = (place // out_w + 1) * (out_w + 2) + place % out_w + 1
-        tl.store(result + at[:, None] * OUT + one[None, :], pooled, live[:, None] & (one < OUT)[None, :])
+        tl.store(
+            result + at[:, None] * OUT + one[None, :], storable(pooled, result), live[:, None] & (one < OUT)[None, :]
+        )
     clear_border(result, one, out_h, out_w, OUT, BLOCK)
     tl.store(means + image * OUT + o, mean, known & (both < OP))
     tl.store(deviations + image * OUT + o, deviation, known & (both < OP))
@@ -219,31 +254,23 @@ def _first_back(
     first = tl.zeros((BLOCK, 2 * OP), tl.float32)
     second = tl.zeros((BLOCK, 2 * OP), tl.float32)
     for start in range(0, out_h * out_w, BLOCK):
-        place = start + tl.arange(0, BLOCK)
-        live = place < out_h * out_w
-        row, col = place // out_w * 2, place % out_w * 2
-        g = tl.load(gradient + place[:, None] * OUT + o[None, :], live[:, None] & known[None, :], 0.0).to(tl.float32)
         for below in tl.static_range(2):
-            v = _seen(x, row + below, col, live, wide, C, KP)
-            standard = (tl.dot(v, w, input_precision=PRECISION) - mean) * deviation
-            passed = tl.where(standard * a + b > 0, g / 4, 0.0)
+            _, standard, passed = _passed(
+                gradient, x, w, start, below, mean, deviation, a, b, out_h, out_w, C, OUT, KP, OP, BLOCK, PRECISION
+            )
             first += passed
             second += passed * standard
     of_shift, of_scale = _of_both(tl.sum(first, 0), OP), _of_both(tl.sum(second, 0), OP)
-    size: tl.constexpr = HEIGHT * WIDTH
     total = tl.zeros((2 * OP, KP), tl.float32)
     for start in range(0, out_h * out_w, BLOCK):
-        place = start + tl.arange(0, BLOCK)
-        live = place < out_h * out_w
-        row, col = place // out_w * 2, place % out_w * 2
-        g = tl.load(gradient + place[:, None] * OUT + o[None, :], live[:, None] & known[None, :], 0.0).to(tl.float32)
         for below in tl.static_range(2):
-            v = _seen(x, row + below, col, live, wide, C, KP)
-            standard = (tl.dot(v, w, input_precision=PRECISION) - mean) * deviation
-            passed = tl.where(standard * a + b > 0, g / 4, 0.0)
-            back = a * deviation * (passed - (of_shift[None, :] + standard * of_scale[None, :]) / size)
-            # Where there is no pixel, nothing is seen: those rows add nothing.
-            total = tl.dot(tl.trans(back.to(v.dtype)), v, total, input_precision=PRECISION)
+            v, standard, passed = _passed(
+                gradient, x, w, start, below, mean, deviation, a, b, out_h, out_w, C, OUT, KP, OP, BLOCK, PRECISION
+            )
+            means_of_all = (of_shift[None, :] + standard * of_scale[None, :]) / (HEIGHT * WIDTH)
+            back = storable(a * deviation * (passed - means_of_all), x).to(v.dtype)
+            # Where there is no pixel nothing is seen, so those rows add nothing.
+            total = tl.dot(tl.trans(back), v, total, input_precision=PRECISION)
     k = tl.arange(0, KP)
     target = partial + ((image * 2 + both // OP) * OUT + o)[:, None] * (12 * C) + k[None, :]
     tl.store(target, total, known[:, None] & (k < 12 * C)[None, :])

@@ -45,6 +45,21 @@ def _pixels(outputs: int) -> int:
 
 
 @triton.jit
+def relu(x):
+    """With NaN kept, which a maximum on a GPU would make zero: a run that diverged must look so."""
+    return tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def storable(value, target):
+    """Half precision ends at 65,504: what is larger stays finite, and what is not finite stays so."""
+    if target.dtype.element_ty == tl.float16:
+        kept = tl.clamp(value, -65504.0, 65504.0, propagate_nan=tl.PropagateNan.ALL)
+        value = tl.where(tl.abs(value) == float("inf"), value, kept)
+    return value
+
+
+@triton.jit
 def clear_border(image, o, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, OUT: tl.constexpr, BLOCK: tl.constexpr):
     """Zeros around an image (H + 2, W + 2, O): its first and last row, then its first and last column."""
     wide: tl.constexpr = WIDTH + 2
@@ -90,7 +105,7 @@ def _normalize(
         first += v
         second += v * v
     mean = tl.sum(first, 0) / (HEIGHT * WIDTH)
-    variance = tl.maximum(tl.sum(second, 0) / (HEIGHT * WIDTH) - mean * mean, 0.0)
+    variance = relu(tl.sum(second, 0) / (HEIGHT * WIDTH) - mean * mean)
     deviation = 1 / tl.sqrt(variance + EPS)
     a = tl.load(scale + feature, known, 0.0) * deviation
     b = tl.load(shift + feature, known, 0.0) - mean * a
@@ -106,9 +121,9 @@ def _normalize(
             for dx in tl.static_range(SIDE):
                 pixel = (r * SIDE + dy) * WIDTH + c * SIDE + dx
                 v = tl.load(y + pixel[:, None] * OUT + o[None, :], live, 0.0).to(tl.float32)
-                total += tl.maximum(v * a[None, :] + b[None, :], 0.0)
+                total += relu(v * a[None, :] + b[None, :])
         at = (r + 1) * (out_w + 2) + c + 1
-        tl.store(result + at[:, None] * OUT + o[None, :], total / (SIDE * SIDE), live)
+        tl.store(result + at[:, None] * OUT + o[None, :], storable(total / (SIDE * SIDE), result), live)
     clear_border(result, o, out_h, out_w, OUT, BLOCK)
     tl.store(means + image * OUT + o, mean, known)
     tl.store(deviations + image * OUT + o, deviation, known)
@@ -217,7 +232,7 @@ def _normalize_back(
                 passed = tl.where(standard * a + b > 0, g, 0.0)
                 value = a * deviation * (passed - (of_shift[None, :] + standard * of_scale[None, :]) / size)
                 at = (up + BORDER) * (WIDTH + 2 * BORDER) + across + BORDER
-                tl.store(result + at[:, None] * OUT + o[None, :], value, live)
+                tl.store(result + at[:, None] * OUT + o[None, :], storable(value, result), live)
     if BORDER:
         clear_border(result, o, HEIGHT, WIDTH, OUT, BLOCK)
     tl.store(d_scale + image * OUT + o, of_scale, known)
