@@ -73,7 +73,7 @@ def trained(
     first = np.asarray(train.obs)
     observers = Observers(first, encoder, bits, labels.shape[1], int(train.n_classes or 0), fused).to(device)
     rates = torch.tensor(RATES, device=device)
-    optimizer = FlatAdam(list(observers.parameters()), rates.clone())
+    optimizer = FlatAdam(list(observers.parameters()), rates.clone(), fused)
     counter = torch.zeros(1, dtype=torch.int64, device=device)
     order = torch.zeros(len(images) // BATCH, BATCH, dtype=torch.int64, device=device)
 

@@ -221,3 +221,29 @@ def test_a_stacked_3x3_convolution_by_the_fused_kernel():
     plain = stacked(x)
     stacked.fused = True
     assert relative(stacked(x).detach(), plain.detach()) < 2e-3
+
+
+def test_adam():
+    """Ten steps of two runs with rates of their own, and gradients of other sizes each time."""
+    from torch import nn
+
+    from dwmr.fast.optimizer import FlatAdam
+
+    rates = torch.tensor([1e-2, 3e-4], device=DEVICE)
+    ours = [nn.Parameter(normal(2, 30, 50)), nn.Parameter(normal(2, 7, seed=1))]
+    theirs = [[nn.Parameter(each.detach()[run].double()) for each in ours] for run in range(2)]
+    flat = FlatAdam(ours, rates.clone(), fused=True)
+    single = [torch.optim.Adam(weights, lr=float(rate)) for weights, rate in zip(theirs, rates)]
+    for step in range(10):
+        flat.lr.mul_(0.9)
+        for place, parameter in enumerate(ours):
+            parameter.grad = normal(*parameter.shape, seed=10 * step + place, scale=10.0 ** (step % 4 - 3))
+            for run in range(2):
+                theirs[run][place].grad = parameter.grad[run].double()
+        flat.step()
+        for run, optimizer in enumerate(single):
+            optimizer.param_groups[0]["lr"] = float(flat.lr[run])
+            optimizer.step()
+    for place, parameter in enumerate(ours):
+        for run in range(2):
+            torch.testing.assert_close(parameter[run].double(), theirs[run][place], rtol=1e-5, atol=1e-6)

@@ -42,7 +42,8 @@ class StackedEngine:
         two_views: bool = False,
         steps: int = 1,
     ) -> None:
-        fused = device.type == "cuda" and has_triton()
+        single = learners[0].model.mean.dtype == torch.float32
+        fused = device.type == "cuda" and has_triton() and single
         self.learners, self.scheme, self.device = list(learners), scheme, device
         self.hyper = new_hyper(device, len(self.learners))
         self.stacked = StackedLearner(learners, fast_objective(objective, device), self.hyper, device, fused)
@@ -161,7 +162,7 @@ class StackedEngine:
 
     def _pick(self, images: Tensor, index: Tensor) -> Tensor:
         """Normalised images (S, N, C, H, W) at each run's places (S, N)."""
-        if self.fused and self.scale.dtype == torch.float32:
+        if self.fused:
             from dwmr.fast.triton_pick import pick
 
             return pick(images, index, self.scale, self.shift)

@@ -35,8 +35,8 @@ class StackedLearner(Learner):
         self.target: Any = self.slow_network.requires_grad_(False).eval()
         assert isinstance(hyper.lr, Tensor)
         of_codes = [*encoder.parameters(), *(decoder.parameters() if decoder else ())]
-        self.codes_optimizer: Any = FlatAdam(of_codes, hyper.lr)
-        self.predictor_optimizer: Any = FlatAdam(list(predictor.parameters()), hyper.lr)
+        self.codes_optimizer: Any = FlatAdam(of_codes, hyper.lr, fused)
+        self.predictor_optimizer: Any = FlatAdam(list(predictor.parameters()), hyper.lr, fused)
         self.target_flat = flatten(list(self.slow_network.parameters()))
         self.encoder_flat = self.codes_optimizer.flat[:, : self.target_flat.shape[1]]
         self.buffers = list(zip(self.slow_network.buffers(), encoder.buffers()))

@@ -23,10 +23,11 @@ def flatten(parameters: Sequence[nn.Parameter]) -> Tensor:
 
 
 class FlatAdam:
-    """`torch.optim.Adam` for parameters (S, …), each run with its own learning rate (S,)."""
+    """`torch.optim.Adam` for parameters (S, …), each run with its own learning rate (S,); ``fused`` steps in one Triton
+    kernel."""
 
-    def __init__(self, parameters: Sequence[nn.Parameter], lr: Tensor) -> None:
-        self.parameters, self.lr = list(parameters), lr
+    def __init__(self, parameters: Sequence[nn.Parameter], lr: Tensor, fused: bool = False) -> None:
+        self.parameters, self.lr, self.fused = list(parameters), lr, fused
         self.flat = flatten(self.parameters)
         self.mean, self.square = torch.zeros_like(self.flat), torch.zeros_like(self.flat)
         # Each run counts its own steps; powers of the betas near 1 want more than single precision.
@@ -44,6 +45,11 @@ class FlatAdam:
         ]
         gradient = torch.cat([each.reshape(runs, -1) for each in gradients], dim=1)
         self.steps += 1
+        if self.fused:
+            from dwmr.fast.triton_adam import adam
+
+            adam(self.flat, gradient, self.mean, self.square, self.steps, self.lr, (BETA_1, BETA_2), EPS)
+            return
         size = (self.lr.double() / (1 - BETA_1**self.steps)).to(self.flat.dtype)
         root = (1 - BETA_2**self.steps).sqrt().to(self.flat.dtype)
         self.mean.lerp_(gradient, 1 - BETA_1)
