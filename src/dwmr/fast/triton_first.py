@@ -109,6 +109,26 @@ def _taps(taps, C: tl.constexpr, OUT: tl.constexpr, KP: tl.constexpr, OP: tl.con
 
 
 @triton.jit
+def _outputs(
+    x,
+    w,
+    start,
+    below,
+    OUT_H: tl.constexpr,
+    OUT_W: tl.constexpr,
+    C: tl.constexpr,
+    KP: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Of both pixels in the upper or lower row of the pooled ones from ``start`` on: what they see, and the
+    convolution's outputs. Where there is no pixel both are zero."""
+    place = start + tl.arange(0, BLOCK)
+    v = _seen(x, place // OUT_W * 2 + below, place % OUT_W * 2, place < OUT_H * OUT_W, 2 * OUT_W + 2, C, KP)
+    return v, tl.dot(v, w, input_precision=PRECISION)
+
+
+@triton.jit
 def _passed(
     gradient,
     x,
@@ -128,15 +148,13 @@ def _passed(
     BLOCK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Of both pixels in the upper or lower row of the pooled ones from ``start`` on: what they see, their standardised
-    outputs, and the gradients that pass the ReLU."""
+    """Of the same pixels: what they see, their standardised outputs, and the gradients that pass the ReLU."""
     place = start + tl.arange(0, BLOCK)
-    live = place < OUT_H * OUT_W
     o = tl.arange(0, 2 * OP) % OP
-    known = live[:, None] & (o < OUT)[None, :]
+    known = (place < OUT_H * OUT_W)[:, None] & (o < OUT)[None, :]
     g = tl.load(gradient + place[:, None] * OUT + o[None, :], known, 0.0).to(tl.float32)
-    v = _seen(x, place // OUT_W * 2 + below, place % OUT_W * 2, live, 2 * OUT_W + 2, C, KP)
-    standard = (tl.dot(v, w, input_precision=PRECISION) - mean) * deviation
+    v, y = _outputs(x, w, start, below, OUT_H, OUT_W, C, KP, BLOCK, PRECISION)
+    standard = (y - mean) * deviation
     return v, standard, tl.where(standard * a + b > 0, g / 4, 0.0)
 
 
@@ -177,12 +195,8 @@ def _first(
     first = tl.zeros((BLOCK, 2 * OP), tl.float32)
     second = tl.zeros((BLOCK, 2 * OP), tl.float32)
     for start in range(0, out_h * out_w, BLOCK):
-        place = start + tl.arange(0, BLOCK)
-        live = place < out_h * out_w
-        row, col = place // out_w * 2, place % out_w * 2
         for below in tl.static_range(2):
-            v = _seen(x, row + below, col, live, wide, C, KP)
-            y = tl.dot(v, w, input_precision=PRECISION)
+            _, y = _outputs(x, w, start, below, out_h, out_w, C, KP, BLOCK, PRECISION)
             first += y
             second += y * y
     mean = _of_both(tl.sum(first, 0), OP) / (HEIGHT * WIDTH)
@@ -196,19 +210,15 @@ def _first(
     one = tl.arange(0, OP)
     result += image * ((out_h + 2) * (out_w + 2) * OUT)
     for start in range(0, out_h * out_w, BLOCK):
-        place = start + tl.arange(0, BLOCK)
-        live = place < out_h * out_w
-        row, col = place // out_w * 2, place % out_w * 2
         total = tl.zeros((BLOCK, 2 * OP), tl.float32)
         for below in tl.static_range(2):
-            v = _seen(x, row + below, col, live, wide, C, KP)
-            y = tl.dot(v, w, input_precision=PRECISION)
+            _, y = _outputs(x, w, start, below, out_h, out_w, C, KP, BLOCK, PRECISION)
             total += relu(y * a[None, :] + b[None, :])
         pooled = tl.sum(tl.reshape(total, (BLOCK, 2, OP)), 1) / 4
+        place = start + tl.arange(0, BLOCK)
+        inside = (place < out_h * out_w)[:, None] & (one < OUT)[None, :]
         at = (place // out_w + 1) * (out_w + 2) + place % out_w + 1
-        tl.store(
-            result + at[:, None] * OUT + one[None, :], storable(pooled, result), live[:, None] & (one < OUT)[None, :]
-        )
+        tl.store(result + at[:, None] * OUT + one[None, :], storable(pooled, result), inside)
     clear_border(result, one, out_h, out_w, OUT, BLOCK)
     tl.store(means + image * OUT + o, mean, known & (both < OP))
     tl.store(deviations + image * OUT + o, deviation, known & (both < OP))
