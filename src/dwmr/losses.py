@@ -84,7 +84,7 @@ def reconstruction(decoded: Tensor, images: Tensor) -> Tensor:
     if decoded.shape != images.shape:
         raise InputError(f"decoded images have shape {tuple(decoded.shape)}, expected {tuple(images.shape)}")
     reduced = (-4, -3, -2, -1) if decoded.ndim >= 4 else (-2, -1)
-    return (decoded - images).square().mean(reduced)
+    return F.mse_loss(decoded, images, reduction="none").mean(reduced)
 
 
 def kl(probs: Tensor) -> Tensor:

@@ -8,8 +8,8 @@ pixels are made at once from the four columns they see, which fills the matrix u
     weight_gradient  output gradients times inputs, summed over groups of pixels, then over groups
 
 `triton_encode` and `triton_decode` make whole networks of them. Products use the matrix units in TF32, as stock
-convolutions do by default. Half precision has as many digits, at half the bytes: activations and gradients between the
-layers can lie in it (`STORAGE`), while sums are in single precision. Since gradients are small, each run's are
+convolutions do by default. Half precision has as many digits, at half the bytes: the networks' activations and gradients
+lie in it between the layers (`STORAGE`), while sums are in single precision. Since gradients are small, each run's are
 multiplied by a power of two on the way (`scaled`).
 """
 
@@ -26,7 +26,7 @@ from torch import Tensor
 from dwmr.errors import InputError
 from dwmr.fast.triton_norm import storable
 
-STORAGE = torch.float32  # of activations and gradients between layers
+STORAGE = torch.float16  # of activations and gradients between layers
 PRECISION = "tf32"  # of products where they are stored in single precision
 PROGRAMS = 1056  # a few for each multiprocessor of the largest GPUs
 
@@ -41,9 +41,10 @@ class Launch:
 
 
 # What was quickest on an H200 over the shapes of all presets.
-CONVOLVE = Launch(block=256, warps=8, stages=2)
-CONVOLVE_TWO = Launch(block=128, warps=4, stages=2)
-GRADIENT = Launch(block=32, warps=4, stages=3)
+CONVOLVE = Launch(block=128, warps=4, stages=3)
+CONVOLVE_TWO = Launch(block=128, warps=4, stages=1)
+GRADIENT = Launch(block=32, warps=2, stages=3)
+GRADIENT_APART = Launch(block=32, warps=4, stages=3)
 
 
 def conv(x: Tensor, weight: Tensor) -> Tensor:
@@ -54,7 +55,7 @@ def conv(x: Tensor, weight: Tensor) -> Tensor:
 class _Convolution(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-        weight, wide = weight.contiguous(), framed(x)
+        wide = framed(x)
         ctx.save_for_backward(wide, weight)
         return convolve(wide, weight)
 
@@ -65,6 +66,11 @@ class _Convolution(torch.autograd.Function):
         return convolve(back, weight, transposed=True), weight_gradient(wide, back, weight.shape)
 
 
+def of_runs(weight: Tensor) -> Tensor:
+    """Weights (S, …) with each run's in one piece, wherever the runs lie: as in a flat tensor of all weights."""
+    return weight if weight[0].is_contiguous() else weight.contiguous()
+
+
 def framed(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Images (N, H, W, C) with a border of zeros."""
     count, height, width, channels = x.shape
@@ -73,16 +79,16 @@ def framed(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     return result
 
 
-def scaled(gradient: Tensor) -> tuple[Tensor, Tensor | None]:
-    """A gradient (S, N, …) as it is stored, (S·N, …), and by what each run's was multiplied, (S,): its largest number
+def scaled(gradient: Tensor, result: Tensor) -> Tensor | None:
+    """Write a gradient (S, …) as it is stored, and return what each run's was multiplied by, (S,): its largest number
     is between one and two then, far from both ends of half precision, unless it is below 1e-30."""
     if gradient.dtype == STORAGE:
-        return gradient.contiguous().flatten(0, 1), None
+        result.copy_(gradient)
+        return None
     largest = torch.linalg.vector_norm(gradient, float("inf"), tuple(range(1, gradient.dim()))).clamp_min(1e-30)
     factor = torch.exp2(-torch.floor(torch.log2(largest)))
-    result = torch.empty(gradient.shape, dtype=STORAGE, device=gradient.device)
     torch.mul(gradient, factor.view(-1, *[1] * (gradient.dim() - 1)), out=result)
-    return result.flatten(0, 1), factor
+    return factor
 
 
 def unscaled(gradient: Tensor, factor: Tensor | None) -> Tensor:
@@ -90,11 +96,13 @@ def unscaled(gradient: Tensor, factor: Tensor | None) -> Tensor:
     return gradient if factor is None else gradient / factor.view(-1, *[1] * (gradient.dim() - 1))
 
 
-def convolve(x: Tensor, weight: Tensor, transposed: bool = False) -> Tensor:
-    """x (S·N, H + 2, W + 2, C) with weight (S, O, C, 3, 3) to (S·N, H, W, O); ``transposed`` maps O channels to C."""
+def convolve(x: Tensor, weight: Tensor, transposed: bool = False, copies: bool = False) -> Tensor:
+    """x (S·N, H + 2, W + 2, C) with weight (S, O, C, 3, 3) to (S·N, H, W, O); ``transposed`` maps O channels to C.
+    Where the outputs are those of four ``copies`` of a pixel, 2×2, they are put there: (S·N, 2 · H, 2 · W, O / 4)."""
     images, height, width, channels = x.shape[0], x.shape[1] - 2, x.shape[2] - 2, x.shape[3]
     runs, outputs = len(weight), weight.shape[2] if transposed else weight.shape[1]
-    result = x.new_empty(images, height, width, outputs)
+    shape = (2 * height, 2 * width, outputs // 4) if copies else (height, width, outputs)
+    result = x.new_empty(images, *shape)
     side = _pixels_at_once(width, channels, outputs)
     taps = laid_out(weight, transposed, side, x.dtype)
     places = images // runs * height * (width // side)
@@ -111,6 +119,7 @@ def convolve(x: Tensor, weight: Tensor, transposed: bool = False) -> Tensor:
         C=channels,
         OUT=side * outputs,
         SIDE=side,
+        COPIES=copies,
         STEPS=steps,
         K=taps.shape[1] // steps,
         KP=_padded_size(taps.shape[1] // steps),
@@ -144,26 +153,36 @@ def laid_out(weight: Tensor, transposed: bool, side: int, dtype: torch.dtype) ->
     that ``side`` neighbouring pixels see, what it gives to each of them. ``transposed`` exchanges O and C and turns
     the taps."""
     runs, outputs, channels = weight.shape[:3]
+    weight = of_runs(weight)
     if transposed:
         outputs, channels = channels, outputs
     result = weight.new_empty(runs, 3 * (2 + side) * channels, side * outputs, dtype=dtype)
     _lay_out[(triton.cdiv(result.numel(), 1024),)](
-        weight, result, result.numel(), C=channels, OUT=outputs, SIDE=side, TRANSPOSED=transposed
+        weight, result, result.numel(), weight.stride(0), C=channels, OUT=outputs, SIDE=side, TRANSPOSED=transposed
     )
     return result
 
 
 @triton.jit
-def _lay_out(weight, result, size, C: tl.constexpr, OUT: tl.constexpr, SIDE: tl.constexpr, TRANSPOSED: tl.constexpr):
+def _lay_out(
+    weight,
+    result,
+    size,
+    run_weight,
+    C: tl.constexpr,
+    OUT: tl.constexpr,
+    SIDE: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
+):
     at = tl.program_id(0) * 1024 + tl.arange(0, 1024)
     pixel, o = at // OUT % SIDE, at % OUT
     tap = at // (OUT * SIDE)
     c, column, dy, run = tap % C, tap // C % (2 + SIDE), tap // (C * (2 + SIDE)) % 3, tap // (C * (2 + SIDE) * 3)
     dx = column - pixel
     if TRANSPOSED:
-        place = ((run * C + c) * OUT + o) * 9 + (2 - dy) * 3 + 2 - dx
+        place = run * run_weight + (c * OUT + o) * 9 + (2 - dy) * 3 + 2 - dx
     else:
-        place = ((run * OUT + o) * C + c) * 9 + dy * 3 + dx
+        place = run * run_weight + (o * C + c) * 9 + dy * 3 + dx
     seen = (dx >= 0) & (dx < 3)
     tl.store(result + at, tl.load(weight + place, (at < size) & seen, 0.0), at < size)
 
@@ -179,6 +198,7 @@ def _convolve(
     C: tl.constexpr,
     OUT: tl.constexpr,
     SIDE: tl.constexpr,
+    COPIES: tl.constexpr,
     STEPS: tl.constexpr,
     K: tl.constexpr,
     KP: tl.constexpr,
@@ -209,12 +229,19 @@ def _convolve(
             v = tl.load(corner + (near * C + k)[None, :], live[:, None] & (k < K)[None, :], 0.0)
             w = tl.load(taps + step * (K * OUT), known, 0.0)
             total = tl.dot(v, w, total, input_precision=PRECISION)
-    target = result + run * places * OUT + place[:, None] * OUT + o[None, :]
+    result += run * places * OUT
+    if COPIES:
+        # o counts pixels, the two rows of copies of each, in a row the two copies, and of each the outputs
+        row = (2 * (place // across))[:, None] + (o // (OUT // SIDE // 2) % 2)[None, :]
+        col = 2 * SIDE * (place % across)[:, None] + (o // (OUT // SIDE) * 2)[None, :]
+        target = result + (row * (2 * WIDTH) + col) * (OUT // SIDE // 4) + (o % (OUT // SIDE // 2))[None, :]
+    else:
+        target = result + place[:, None] * OUT + o[None, :]
     tl.store(target, storable(total, result), live[:, None] & (o < OUT)[None, :])
 
 
 def weight_gradient(x: Tensor, arrived: Tensor, shape: torch.Size) -> Tensor:
-    """Gradient (S, O, C, 3, 3) from inputs (S·N, H + 2, W + 2, C) and output gradients (S·N, H or H + 2, …, O)."""
+    """Gradient (S, O, C, 3, 3) from inputs (S·N, H + 2, W + 2, C) and output gradients (S·N, H + 2, W + 2, O)."""
     images, height, width, channels = x.shape[0], x.shape[1] - 2, x.shape[2] - 2, x.shape[3]
     runs, outputs = shape[:2]
     side = _pixels_at_once(width, channels, outputs)
@@ -223,7 +250,8 @@ def weight_gradient(x: Tensor, arrived: Tensor, shape: torch.Size) -> Tensor:
     taps, rows = _padded_size(3 * row if channels == 1 else row), _padded_size(side * outputs)
     apart = channels > 1 and taps * rows > 4096  # three sums of that size do not fit one program's registers
     wanted = triton.cdiv(places, max(1, PROGRAMS // (3 * runs if apart else runs)))
-    size = triton.cdiv(wanted, GRADIENT.block) * GRADIENT.block
+    launch = GRADIENT_APART if apart else GRADIENT
+    size = triton.cdiv(wanted, launch.block) * launch.block
     groups = triton.cdiv(places, size)
     _check_size(x, arrived, runs)
     partial = x.new_empty(runs, groups, side, outputs, 3, 2 + side, channels, dtype=torch.float32)
@@ -240,12 +268,11 @@ def weight_gradient(x: Tensor, arrived: Tensor, shape: torch.Size) -> Tensor:
         SIDE=side,
         KP=taps,
         OP=rows,
-        BLOCK=GRADIENT.block,
-        BORDER=(arrived.shape[1] - height) // 2,
+        BLOCK=launch.block,
         APART=apart,
         PRECISION=PRECISION,
-        num_warps=GRADIENT.warps,
-        num_stages=GRADIENT.stages,
+        num_warps=launch.warps,
+        num_stages=launch.stages,
     )
     return of_one_pixel(partial.sum(1))
 
@@ -271,7 +298,6 @@ def _weight_gradient(
     KP: tl.constexpr,
     OP: tl.constexpr,
     BLOCK: tl.constexpr,
-    BORDER: tl.constexpr,
     APART: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
@@ -285,21 +311,20 @@ def _weight_gradient(
     bottom = tl.zeros((OP, KP), tl.float32)
     across: tl.constexpr = WIDTH // SIDE
     wide: tl.constexpr = WIDTH + 2
-    framed: tl.constexpr = WIDTH + 2 * BORDER
     taps: tl.constexpr = 3 * (2 + SIDE) if C == 1 else (2 + SIDE) * C
     images = places // (HEIGHT * across)
     x += run * images * ((HEIGHT + 2) * wide * C)
-    arrived += run * images * ((HEIGHT + 2 * BORDER) * framed * OUT)
+    arrived += run * images * ((HEIGHT + 2) * wide * OUT)
     end = tl.minimum(group * size + size, places)
     for start in range(group * size, end, BLOCK):
         place = start + tl.arange(0, BLOCK)
         live = place < end
         image, inside = place // (HEIGHT * across), place % (HEIGHT * across)
         r, c = inside // across, inside % across * SIDE
-        at = image * ((HEIGHT + 2 * BORDER) * framed) + (r + BORDER) * framed + c + BORDER
-        g = tl.load(arrived + at[:, None] * OUT + o[None, :], live[:, None] & (o < SIDE * OUT)[None, :], 0.0)
-        g = tl.trans(g)
-        corner = x + (image * ((HEIGHT + 2) * wide) + r * wide + c)[:, None] * C
+        at = image * ((HEIGHT + 2) * wide) + r * wide + c
+        own = arrived + (at + wide + 1)[:, None] * OUT
+        g = tl.trans(tl.load(own + o[None, :], live[:, None] & (o < SIDE * OUT)[None, :], 0.0))
+        corner = x + at[:, None] * C
         known = live[:, None] & (k < taps)[None, :]
         if C == 1:
             near = k // (2 + SIDE) * wide + k % (2 + SIDE)

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from dwmr.fast import triton_conv
-from dwmr.fast.triton_conv import convolve, framed, scaled, unscaled, weight_gradient
+from dwmr.fast.triton_conv import convolve, framed, of_runs, scaled, unscaled, weight_gradient
 from dwmr.fast.triton_norm import normalize, normalize_back
 
 
@@ -41,9 +41,9 @@ def decode(x: Tensor, blocks: Sequence[DecodingBlock], weight: Tensor, bias: Ten
 
 
 def doubled_taps(weight: Tensor) -> Tensor:
-    """Taps (S, O, C, 3, 3) of a doubled image as (S, 4 · O, C, 3, 3) of the small one: for the left and right copy of a
-    pixel, its upper and lower one, and each output."""
-    return _copies(_copies(weight, -2), -1).flatten(1, 3)
+    """Taps (S, O, C, 3, 3) of a doubled image as (S, 4 · O, C, 3, 3) of the small one: for the upper and lower copies
+    of a pixel, the left and right one, and each output."""
+    return _copies(_copies(weight, -1), -2).flatten(1, 3)
 
 
 def _copies(taps: Tensor, axis: int) -> Tensor:
@@ -61,14 +61,13 @@ class _Decoding(torch.autograd.Function):
         x = y = framed(images.flatten(0, 1), triton_conv.STORAGE)
         saved: list[Tensor] = []
         for place, double in enumerate(doubles):
-            weight, *norm = (tensor.contiguous() for tensor in tensors[3 * place : 3 * place + 3])
-            y = convolve(x, weight)
-            y = _apart(y) if double else y
+            weight, *norm = (of_runs(tensor) for tensor in tensors[3 * place : 3 * place + 3])
+            y = convolve(x, weight, copies=double)
             saved += [x, weight]
             if norm:
                 scale, shift = norm
-                x, mean, deviation = normalize(y, scale, shift, pool=False)
-                saved += [y, mean, deviation, scale, shift]
+                x, moments = normalize(y, scale, shift, pool=False)
+                saved += [y, moments, scale, shift]
         ctx.save_for_backward(*saved)
         ctx.doubles = doubles
         return y.unflatten(0, images.shape[:2]) + bias[:, None, None, None]
@@ -76,17 +75,16 @@ class _Decoding(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        arrived, factor = scaled(gradients[0])
+        back, inside, parts = _framed_parts(gradients[0], ctx.doubles[-1])
+        factor = scaled(parts, inside)
+        arrived = back
         found: list[Tensor] = []
         for place, double in reversed(list(enumerate(ctx.doubles))):
-            x, weight, *normed = ctx.saved_tensors[7 * place : 7 * place + 7]
+            x, weight, *normed = ctx.saved_tensors[6 * place : 6 * place + 6]
             of_norm: list[Tensor] = []
             if normed:
-                y, mean, deviation, scale, shift = normed
-                arrived, *of_norm = normalize_back(
-                    arrived, y, mean, deviation, scale, shift, pool=False, border=not double
-                )
-            back = _together(arrived) if double else arrived if normed else framed(arrived)
+                y, moments, scale, shift = normed
+                back, *of_norm = normalize_back(arrived, y, moments, scale, shift, pool=False, copies=double)
             found = [weight_gradient(x, back, weight.shape), *of_norm, *found]
             arrived = convolve(back, weight, transposed=True)
         of_images = arrived.unflatten(0, gradients[0].shape[:2])
@@ -94,18 +92,12 @@ class _Decoding(torch.autograd.Function):
         return unscaled(of_images, factor), of_bias, None, *(unscaled(each, factor) for each in found)
 
 
-def _apart(y: Tensor) -> Tensor:
-    """Four copies of each pixel (N, H, W, 4 · O) at their places (N, 2 · H, 2 · W, O)."""
-    images, height, width, outputs = y.shape
-    copies = y.view(images, height, width, 2, 2, outputs // 4).permute(0, 1, 4, 2, 3, 5)
-    return copies.reshape(images, 2 * height, 2 * width, outputs // 4)
-
-
-def _together(y: Tensor) -> Tensor:
-    """The way back of `_apart`, with a border of zeros."""
-    images, height, width, outputs = y.shape
-    height, width = height // 2, width // 2
-    result = y.new_zeros(images, height + 2, width + 2, 4 * outputs)
-    copies = y.view(images, height, 2, width, 2, outputs).permute(0, 1, 3, 4, 2, 5)
-    result[:, 1:-1, 1:-1].unflatten(-1, (2, 2, outputs)).copy_(copies)
-    return result
+def _framed_parts(gradient: Tensor, copies: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Zeros to hold a gradient (S, N, H, W, O) with a border, (S·N, H + 2, W + 2, O), or where 2×2 pixels are copies
+    of one (S·N, H / 2 + 2, W / 2 + 2, 4 · O); and two views of one shape, of what is inside and of the gradient."""
+    apart = 2 if copies else 1
+    parts = gradient.unflatten(3, (-1, apart)).unflatten(2, (-1, apart))
+    runs, count, height, _, width, _, outputs = parts.shape
+    frame = gradient.new_zeros(runs * count, height + 2, width + 2, apart**2 * outputs, dtype=triton_conv.STORAGE)
+    inside = frame[:, 1:-1, 1:-1].unflatten(-1, (apart, apart, outputs)).unflatten(0, (runs, count))
+    return frame, inside.permute(0, 1, 2, 4, 3, 5, 6), parts

@@ -3,7 +3,7 @@
 Each block is a 3×3 convolution, a normalisation of every channel of every image, ReLU, and perhaps 2×2 average pooling;
 each elementwise step by itself would be a pass over the largest tensors of the whole update:
 
-    first_block, first_block_back  of few channels, pooled: nothing of the image's full size is stored
+    first_block, first_block_back  of grey images, pooled: nothing of the image's full size is stored
     convolve, weight_gradient      the convolutions of the others, and their gradients
     normalize                      one program an image: moments in one pass, then affine map, ReLU and pooling
     normalize_back                 the same image once more, back to the convolution's output
@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from dwmr.errors import InputError
 from dwmr.fast import triton_conv
-from dwmr.fast.triton_conv import convolve, framed, scaled, unscaled, weight_gradient
+from dwmr.fast.triton_conv import convolve, framed, of_runs, scaled, unscaled, weight_gradient
 from dwmr.fast.triton_first import first_block, first_block_back, fits
 from dwmr.fast.triton_norm import EPS, normalize, normalize_back
 
@@ -60,41 +60,42 @@ def plain_features(images: Tensor, blocks: Sequence[Block]) -> Tensor:
 class _Features(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, images: Tensor, pools: tuple[bool, ...], *weights: Tensor) -> Tensor:
-        runs, count, _channels, _height, _width = images.shape
-        x = framed(images.flatten(0, 1).permute(0, 2, 3, 1), triton_conv.STORAGE)
-        saved: list[Tensor | None] = []
+        runs, count, _channels, height, width = images.shape
+        x = images.flatten(0, 1).contiguous()
+        ctx.quick = fits(x, weights[0], pools[0])
+        x = x if ctx.quick else framed(x.permute(0, 2, 3, 1), triton_conv.STORAGE)
+        saved: list[Tensor] = []
         for place, pool in enumerate(pools):
-            weight, scale, shift = (tensor.contiguous() for tensor in weights[3 * place : 3 * place + 3])
-            if pool and (x.shape[1] % 2 or x.shape[2] % 2):
-                raise InputError(
-                    f"images of {x.shape[1] - 2}×{x.shape[2] - 2} cannot be pooled: both sides must be even"
-                )
-            if place == 0 and fits(x, weight, pool):
-                y = None
-                output, mean, deviation = first_block(x, weight, scale, shift)
+            weight, scale, shift = (of_runs(tensor) for tensor in weights[3 * place : 3 * place + 3])
+            if pool and (height % 2 or width % 2):
+                raise InputError(f"images of {height}×{width} cannot be pooled: both sides must be even")
+            if place == 0 and ctx.quick:
+                output, y, moments = first_block(x, weight, scale, shift)
             else:
                 y = convolve(x, weight)
-                output, mean, deviation = normalize(y, scale, shift, pool)
-            saved += [x, y, mean, deviation, weight, scale, shift]
+                output, moments = normalize(y, scale, shift, pool)
+            saved += [x, y, moments, weight, scale, shift]
+            height, width = output.shape[1] - 2, output.shape[2] - 2
             x = output
         ctx.save_for_backward(*saved)
         ctx.pools = pools
-        inside = x[:, 1:-1, 1:-1].permute(0, 3, 1, 2).unflatten(0, (runs, count))
-        return inside.to(images.dtype).contiguous()
+        result = images.new_empty(runs, count, x.shape[-1], height, width)
+        return result.copy_(x[:, 1:-1, 1:-1].permute(0, 3, 1, 2).unflatten(0, (runs, count)))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        arrived, factor = scaled(gradients[0].permute(0, 1, 3, 4, 2))
+        gradient = gradients[0].permute(0, 1, 3, 4, 2)
+        arrived = torch.empty(gradient.shape, dtype=triton_conv.STORAGE, device=gradient.device)
+        factor = scaled(gradient, arrived)
+        arrived = arrived.flatten(0, 1)
         found: list[Tensor] = []
         for place in reversed(range(len(ctx.pools))):
-            x, y, mean, deviation, weight, scale, shift = ctx.saved_tensors[7 * place : 7 * place + 7]
-            if y is None:
-                found = [*first_block_back(arrived, x, mean, deviation, weight, scale, shift), *found]
+            x, y, moments, weight, scale, shift = ctx.saved_tensors[6 * place : 6 * place + 6]
+            if place == 0 and ctx.quick:
+                found = [*first_block_back(arrived, x, y, moments, weight, scale, shift), *found]
                 break
-            back, d_scale, d_shift = normalize_back(
-                arrived, y, mean, deviation, scale, shift, ctx.pools[place], place > 0
-            )
+            back, d_scale, d_shift = normalize_back(arrived, y, moments, scale, shift, ctx.pools[place])
             found = [weight_gradient(x, back, weight.shape), d_scale, d_shift, *found]
             if place:
                 arrived = convolve(back, weight, transposed=True)

@@ -1,9 +1,14 @@
 """The first block of `ConvEncoder` in two Triton kernels, one program an image.
 
-The first convolution has few channels to read and the largest output of all, which is cheaper to compute again than to
-write and read back: going forward once for the moments and once for the pooled result, going back once for the sums and
-once for the weights' gradient. Nothing of the image's full size is ever stored. As in `triton_conv`, two neighbouring
-pixels are made at once.
+The first convolution reads a grey image and has the largest output of all, which is cheaper to compute again than to
+write and read back. The four pixels that are pooled into one see 4×4 pixels v of the image, so that one product makes
+all their outputs y = vᵀw at once, and nothing of the image's full size is ever stored.
+
+Neither the normalisation nor its gradient needs a pass of its own: with V = Σ v and M = Σ v vᵀ over the image,
+
+    Σ y = wᵀV,   Σ y² = wᵀMw,   Σ y v = Mw,   and for gradients p that pass the ReLU, with P = Σ v p,   Σ y p = wᵀP.
+
+So going forward, one pass over the image sums V and M, and one pools; going back, one sums P.
 """
 
 from __future__ import annotations
@@ -14,172 +19,128 @@ import triton.language as tl
 from torch import Tensor
 
 from dwmr.fast import triton_conv
-from dwmr.fast.triton_conv import Launch
 from dwmr.fast.triton_norm import EPS, clear_border, relu, storable
 
-LAUNCH = Launch(block=64, warps=4, stages=1)  # of pooled pixels
+BLOCK = 64  # pooled pixels in one step
+SEEN = tl.constexpr(16)
 
 
 def fits(x: Tensor, weight: Tensor, pool: bool) -> bool:
-    """Whether framed images (S·N, H + 2, W + 2, C) are small enough in channels, and are pooled."""
-    return pool and x.shape[-1] <= 4 and weight.shape[1] <= 16
+    """Whether images (S·N, C, H, W) are grey and pooled."""
+    return pool and x.shape[1] == 1 and weight.shape[1] <= 16
 
 
 def first_block(x: Tensor, weight: Tensor, scale: Tensor, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The block's output (S·N, H / 2 + 2, W / 2 + 2, O) with its border, and mean and inverse deviation (S·N, O)."""
-    images, height, width, channels = x.shape
+    """The block's output (S·N, H / 2 + 2, W / 2 + 2, O) with its border, and for the way back the images' sums V and M
+    (S·N, 1 + 16, 16), and mean and inverse deviation of the outputs (2, S·N, O)."""
+    images, _, height, width = x.shape
     outputs = weight.shape[1]
-    result = x.new_empty(images, height // 2 + 1, width // 2 + 1, outputs)
-    mean, deviation = x.new_empty(2, images, outputs, dtype=torch.float32)
+    result = x.new_empty(images, height // 2 + 2, width // 2 + 2, outputs, dtype=triton_conv.STORAGE)
+    sums = x.new_empty(images, 17, 16)
+    moments = x.new_empty(2, images, outputs)
     _first[(images,)](
-        x,
-        triton_conv.laid_out(weight, False, 2, x.dtype),
-        scale,
-        shift,
-        result,
-        mean,
-        deviation,
-        images // len(weight),
-        HEIGHT=height - 2,
-        WIDTH=width - 2,
-        EPS=EPS,
-        **_sizes(channels, outputs),
+        x, weight, scale, shift, result, sums, moments, images, **_sizes(x, weight, scale, shift), EPS=EPS
     )
-    return result, mean, deviation
+    return result, sums, moments
 
 
 def first_block_back(
-    gradient: Tensor, x: Tensor, mean: Tensor, deviation: Tensor, weight: Tensor, scale: Tensor, shift: Tensor
+    gradient: Tensor, x: Tensor, sums: Tensor, moments: Tensor, weight: Tensor, scale: Tensor, shift: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """From the gradient (S·N, H / 2, W / 2, O) of the block's output to those of weight, scale and shift."""
-    images, height, width, channels = x.shape
-    runs, outputs = weight.shape[:2]
-    partial = x.new_empty(images, 2, outputs, 3, 4, channels, dtype=torch.float32)
-    d_scale, d_shift = torch.empty_like(mean), torch.empty_like(mean)
+    images, (runs, outputs) = len(x), weight.shape[:2]
+    partial = x.new_empty(images, 4, outputs, 1, 4, 4)
+    of_norm = torch.empty_like(moments)
     _first_back[(images,)](
         gradient,
         x,
-        triton_conv.laid_out(weight, False, 2, x.dtype),
-        mean,
-        deviation,
+        weight,
+        sums,
+        moments,
         scale,
         shift,
         partial,
-        d_scale,
-        d_shift,
-        images // runs,
-        HEIGHT=height - 2,
-        WIDTH=width - 2,
-        **_sizes(channels, outputs),
+        of_norm,
+        images,
+        **_sizes(x, weight, scale, shift),
     )
-    d_weight = triton_conv.of_one_pixel(partial.unflatten(0, (runs, -1)).sum(1))
-    return d_weight, *(each.unflatten(0, (runs, -1)).sum(1) for each in (d_scale, d_shift))
+    d_weight = _of_one_pixel(partial.unflatten(0, (runs, -1)).sum(1))
+    d_scale, d_shift = of_norm.unflatten(1, (runs, -1)).sum(2)
+    return d_weight, d_scale, d_shift
 
 
-def _sizes(channels: int, outputs: int) -> dict[str, int | str]:
+def _of_one_pixel(gradient: Tensor) -> Tensor:
+    """From the gradients (S, 4, O, 1, 4, 4) of taps as the four pixels see them to (S, O, 1, 3, 3)."""
+    parts = [gradient[:, 2 * y + x, ..., y : y + 3, x : x + 3] for y in range(2) for x in range(2)]
+    return torch.stack(parts).sum(0)
+
+
+def _sizes(x: Tensor, weight: Tensor, scale: Tensor, shift: Tensor) -> dict[str, int | str]:
+    runs, outputs = weight.shape[:2]
+    padded = max(4, triton.next_power_of_2(outputs))
     return {
-        "C": channels,
+        "count": len(x) // runs,
+        "run_weight": weight.stride(0),
+        "run_scale": scale.stride(0),
+        "run_shift": shift.stride(0),
+        "HEIGHT": x.shape[2],
+        "WIDTH": x.shape[3],
         "OUT": outputs,
-        "KP": max(16, triton.next_power_of_2(12 * channels)),
-        "OP": max(8, triton.next_power_of_2(outputs)),
-        "BLOCK": LAUNCH.block,
+        "OP": padded,
+        "BLOCK": BLOCK,
         "PRECISION": triton_conv.PRECISION,
-        "num_warps": LAUNCH.warps,
-        "num_stages": LAUNCH.stages,
+        "num_warps": max(2, padded // 4),
+        "num_stages": 1,
     }
 
 
 @triton.jit
-def _seen(x, row, col, live, WIDE: tl.constexpr, C: tl.constexpr, KP: tl.constexpr):
-    """What pixels (row, col) and (row, col + 1) see of a framed image: three rows of four pixels."""
-    k = tl.arange(0, KP)
-    near = k // (4 * C) * (WIDE * C) + k % (4 * C)
-    at = (row * WIDE + col) * C
-    return tl.load(x + at[:, None] + near[None, :], live[:, None] & (k < 12 * C)[None, :], 0.0)
+def _seen(x, start, dtype: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+    """What the pooled pixels from ``start`` on see of an image, (BLOCK, 16): 4×4 pixels. Beyond the image's border, and
+    where there is no pixel, zeros."""
+    place = (start + tl.arange(0, BLOCK))[:, None]
+    k = tl.arange(0, SEEN)[None, :]
+    row = place // (WIDTH // 2) * 2 + k // 4 - 1
+    col = place % (WIDTH // 2) * 2 + k % 4 - 1
+    live = (place < (HEIGHT // 2) * (WIDTH // 2)) & (row >= 0) & (row < HEIGHT) & (col >= 0) & (col < WIDTH)
+    return tl.load(x + row * WIDTH + col, live, 0.0).to(dtype)
 
 
 @triton.jit
-def _taps(taps, C: tl.constexpr, OUT: tl.constexpr, KP: tl.constexpr, OP: tl.constexpr):
-    """The weights of one run, (KP, 2 · OP): for both pixels, each output."""
-    k = tl.arange(0, KP)
-    both = tl.arange(0, 2 * OP)
-    pixel, o = both // OP, both % OP
-    known = (k < 12 * C)[:, None] & (o < OUT)[None, :]
-    return tl.load(taps + k[:, None] * (2 * OUT) + (pixel * OUT + o)[None, :], known, 0.0)
+def _taps(weight, dtype: tl.constexpr, OUT: tl.constexpr, OP: tl.constexpr):
+    """The weights (O, 1, 3, 3) of one run as (16, 4 · OP): for each of the four pixels, each output."""
+    k = tl.arange(0, SEEN)[:, None]
+    each = tl.arange(0, 4 * OP)[None, :]
+    pixel, o = each // OP, each % OP
+    dy, dx = k // 4 - pixel // 2, k % 4 - pixel % 2
+    known = (o < OUT) & (dy >= 0) & (dy < 3) & (dx >= 0) & (dx < 3)
+    return tl.load(weight + o * 9 + dy * 3 + dx, known, 0.0).to(dtype)
 
 
 @triton.jit
-def _outputs(
-    x,
-    w,
-    start,
-    below,
-    OUT_H: tl.constexpr,
-    OUT_W: tl.constexpr,
-    C: tl.constexpr,
-    KP: tl.constexpr,
-    BLOCK: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
-    """Of both pixels in the upper or lower row of the pooled ones from ``start`` on: what they see, and the
-    convolution's outputs. Where there is no pixel both are zero."""
-    place = start + tl.arange(0, BLOCK)
-    v = _seen(x, place // OUT_W * 2 + below, place % OUT_W * 2, place < OUT_H * OUT_W, 2 * OUT_W + 2, C, KP)
-    return v, tl.dot(v, w, input_precision=PRECISION)
-
-
-@triton.jit
-def _passed(
-    gradient,
-    x,
-    w,
-    start,
-    below,
-    mean,
-    deviation,
-    a,
-    b,
-    OUT_H: tl.constexpr,
-    OUT_W: tl.constexpr,
-    C: tl.constexpr,
-    OUT: tl.constexpr,
-    KP: tl.constexpr,
-    OP: tl.constexpr,
-    BLOCK: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
-    """Of the same pixels: what they see, their standardised outputs, and the gradients that pass the ReLU."""
-    place = start + tl.arange(0, BLOCK)
-    o = tl.arange(0, 2 * OP) % OP
-    known = (place < OUT_H * OUT_W)[:, None] & (o < OUT)[None, :]
-    g = tl.load(gradient + place[:, None] * OUT + o[None, :], known, 0.0).to(tl.float32)
-    v, y = _outputs(x, w, start, below, OUT_H, OUT_W, C, KP, BLOCK, PRECISION)
-    standard = (y - mean) * deviation
-    return v, standard, tl.where(standard * a + b > 0, g / 4, 0.0)
-
-
-@triton.jit
-def _of_both(sums, OP: tl.constexpr):
-    """Sums (2 · OP,) of two pixels' outputs as sums of the outputs, for both pixels again."""
-    total = tl.sum(tl.reshape(sums, (2, OP)), 0)
-    return tl.reshape(tl.broadcast_to(total[None, :], (2, OP)), (2 * OP,))
+def _of_all(sums, OP: tl.constexpr):
+    """Sums (4 · OP,) of the four pixels' outputs as sums of the outputs, for all four again."""
+    total = tl.sum(tl.reshape(sums, (4, OP)), 0)
+    return tl.reshape(tl.broadcast_to(total[None, :], (4, OP)), (4 * OP,))
 
 
 @triton.jit
 def _first(
     x,
-    taps,
+    weight,
     scale,
     shift,
     result,
-    means,
-    deviations,
+    sums,
+    moments,
+    images,
     count,
+    run_weight,
+    run_scale,
+    run_shift,
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
-    C: tl.constexpr,
     OUT: tl.constexpr,
-    KP: tl.constexpr,
     OP: tl.constexpr,
     EPS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -187,102 +148,108 @@ def _first(
 ):
     image = tl.program_id(0).to(tl.int64)
     run = image // count
-    wide: tl.constexpr = WIDTH + 2
     out_h: tl.constexpr = HEIGHT // 2
     out_w: tl.constexpr = WIDTH // 2
-    x += image * ((HEIGHT + 2) * wide * C)
-    w = _taps(taps + run * (12 * C * 2 * OUT), C, OUT, KP, OP)
-    first = tl.zeros((BLOCK, 2 * OP), tl.float32)
-    second = tl.zeros((BLOCK, 2 * OP), tl.float32)
+    size: tl.constexpr = HEIGHT * WIDTH
+    dtype: tl.constexpr = result.dtype.element_ty
+    x += image * size
+    w = _taps(weight + run * run_weight, dtype, OUT, OP)
+    first = tl.zeros((BLOCK, SEEN), tl.float32)
+    second = tl.zeros((SEEN, SEEN), tl.float32)
     for start in range(0, out_h * out_w, BLOCK):
-        for below in tl.static_range(2):
-            _, y = _outputs(x, w, start, below, out_h, out_w, C, KP, BLOCK, PRECISION)
-            first += y
-            second += y * y
-    mean = _of_both(tl.sum(first, 0), OP) / (HEIGHT * WIDTH)
-    variance = relu(_of_both(tl.sum(second, 0), OP) / (HEIGHT * WIDTH) - mean * mean)
-    deviation = 1 / tl.sqrt(variance + EPS)
-    both = tl.arange(0, 2 * OP)
-    o = both % OP
+        v = _seen(x, start, dtype, HEIGHT, WIDTH, BLOCK)
+        first += v
+        second = tl.dot(tl.trans(v), v, second, input_precision=PRECISION)
+    once = tl.sum(first, 0)
+    w32 = w.to(tl.float32)
+    mean = _of_all(tl.sum(once[:, None] * w32, 0), OP) / size
+    square = _of_all(tl.sum(tl.dot(second, w32, input_precision="ieee") * w32, 0), OP) / size
+    deviation = 1 / tl.sqrt(relu(square - mean * mean) + EPS)
+    each = tl.arange(0, 4 * OP)
+    o = each % OP
     known = o < OUT
-    a = tl.load(scale + run * OUT + o, known, 0.0) * deviation
-    b = tl.load(shift + run * OUT + o, known, 0.0) - mean * a
+    a = tl.load(scale + run * run_scale + o, known, 0.0) * deviation
+    b = tl.load(shift + run * run_shift + o, known, 0.0) - mean * a
     one = tl.arange(0, OP)
     result += image * ((out_h + 2) * (out_w + 2) * OUT)
     for start in range(0, out_h * out_w, BLOCK):
-        total = tl.zeros((BLOCK, 2 * OP), tl.float32)
-        for below in tl.static_range(2):
-            _, y = _outputs(x, w, start, below, out_h, out_w, C, KP, BLOCK, PRECISION)
-            total += relu(y * a[None, :] + b[None, :])
-        pooled = tl.sum(tl.reshape(total, (BLOCK, 2, OP)), 1) / 4
+        v = _seen(x, start, dtype, HEIGHT, WIDTH, BLOCK)
+        y = relu(tl.dot(v, w, input_precision=PRECISION) * a[None, :] + b[None, :])
+        pooled = tl.sum(tl.reshape(y, (BLOCK, 4, OP)), 1) / 4
         place = start + tl.arange(0, BLOCK)
         inside = (place < out_h * out_w)[:, None] & (one < OUT)[None, :]
         at = (place // out_w + 1) * (out_w + 2) + place % out_w + 1
         tl.store(result + at[:, None] * OUT + one[None, :], storable(pooled, result), inside)
     clear_border(result, one, out_h, out_w, OUT, BLOCK)
-    tl.store(means + image * OUT + o, mean, known & (both < OP))
-    tl.store(deviations + image * OUT + o, deviation, known & (both < OP))
+    k = tl.arange(0, SEEN)
+    sums += image * ((1 + SEEN) * SEEN)
+    tl.store(sums + k, once)
+    tl.store(sums + SEEN + k[:, None] * SEEN + k[None, :], second)
+    tl.store(moments + image * OUT + o, mean, known & (each < OP))
+    tl.store(moments + (images + image) * OUT + o, deviation, known & (each < OP))
 
 
 @triton.jit
 def _first_back(
     gradient,
     x,
-    taps,
-    means,
-    deviations,
+    weight,
+    sums,
+    moments,
     scale,
     shift,
     partial,
-    d_scale,
-    d_shift,
+    of_norm,
+    images,
     count,
+    run_weight,
+    run_scale,
+    run_shift,
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
-    C: tl.constexpr,
     OUT: tl.constexpr,
-    KP: tl.constexpr,
     OP: tl.constexpr,
     BLOCK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     image = tl.program_id(0).to(tl.int64)
     run = image // count
-    wide: tl.constexpr = WIDTH + 2
     out_h: tl.constexpr = HEIGHT // 2
     out_w: tl.constexpr = WIDTH // 2
-    x += image * ((HEIGHT + 2) * wide * C)
+    size: tl.constexpr = HEIGHT * WIDTH
+    dtype: tl.constexpr = gradient.dtype.element_ty
+    x += image * size
     gradient += image * (out_h * out_w * OUT)
-    w = _taps(taps + run * (12 * C * 2 * OUT), C, OUT, KP, OP)
-    both = tl.arange(0, 2 * OP)
-    o = both % OP
+    w = _taps(weight + run * run_weight, dtype, OUT, OP)
+    each = tl.arange(0, 4 * OP)
+    o = each % OP
     known = o < OUT
-    mean = tl.load(means + image * OUT + o, known, 0.0)[None, :]
-    deviation = tl.load(deviations + image * OUT + o, known, 0.0)[None, :]
-    a = tl.load(scale + run * OUT + o, known, 0.0)[None, :]
-    b = tl.load(shift + run * OUT + o, known, 0.0)[None, :]
-    first = tl.zeros((BLOCK, 2 * OP), tl.float32)
-    second = tl.zeros((BLOCK, 2 * OP), tl.float32)
+    mean = tl.load(moments + image * OUT + o, known, 0.0)
+    deviation = tl.load(moments + (images + image) * OUT + o, known, 0.0)
+    a = tl.load(scale + run * run_scale + o, known, 0.0) * deviation
+    b = tl.load(shift + run * run_shift + o, known, 0.0) - mean * a
+    first = tl.zeros((BLOCK, 4 * OP), tl.float32)
+    total = tl.zeros((SEEN, 4 * OP), tl.float32)
     for start in range(0, out_h * out_w, BLOCK):
-        for below in tl.static_range(2):
-            _, standard, passed = _passed(
-                gradient, x, w, start, below, mean, deviation, a, b, out_h, out_w, C, OUT, KP, OP, BLOCK, PRECISION
-            )
-            first += passed
-            second += passed * standard
-    of_shift, of_scale = _of_both(tl.sum(first, 0), OP), _of_both(tl.sum(second, 0), OP)
-    total = tl.zeros((2 * OP, KP), tl.float32)
-    for start in range(0, out_h * out_w, BLOCK):
-        for below in tl.static_range(2):
-            v, standard, passed = _passed(
-                gradient, x, w, start, below, mean, deviation, a, b, out_h, out_w, C, OUT, KP, OP, BLOCK, PRECISION
-            )
-            means_of_all = (of_shift[None, :] + standard * of_scale[None, :]) / (HEIGHT * WIDTH)
-            back = storable(a * deviation * (passed - means_of_all), x).to(v.dtype)
-            # Where there is no pixel nothing is seen, so those rows add nothing.
-            total = tl.dot(tl.trans(back), v, total, input_precision=PRECISION)
-    k = tl.arange(0, KP)
-    target = partial + ((image * 2 + both // OP) * OUT + o)[:, None] * (12 * C) + k[None, :]
-    tl.store(target, total, known[:, None] & (k < 12 * C)[None, :])
-    tl.store(d_scale + image * OUT + o, of_scale, known & (both < OP))
-    tl.store(d_shift + image * OUT + o, of_shift, known & (both < OP))
+        place = start + tl.arange(0, BLOCK)
+        live = (place < out_h * out_w)[:, None] & known[None, :]
+        g = tl.load(gradient + place[:, None] * OUT + o[None, :], live, 0.0)
+        v = _seen(x, start, dtype, HEIGHT, WIDTH, BLOCK)
+        y = tl.dot(v, w, input_precision=PRECISION)
+        passed = tl.where(y * a[None, :] + b[None, :] > 0, g, 0.0)
+        first += passed
+        total = tl.dot(tl.trans(v), passed, total, input_precision=PRECISION)
+    w32 = w.to(tl.float32)
+    k = tl.arange(0, SEEN)
+    sums += image * ((1 + SEEN) * SEEN)
+    once = tl.load(sums + k)[:, None]
+    second = tl.load(sums + SEEN + k[:, None] * SEEN + k[None, :])
+    of_shift = _of_all(tl.sum(first, 0), OP)
+    of_scale = (_of_all(tl.sum(total * w32, 0), OP) - mean * of_shift) * deviation
+    standard = (tl.dot(second, w32, input_precision="ieee") - once * mean[None, :]) * deviation[None, :]
+    back = total - (once * of_shift[None, :] + standard * of_scale[None, :]) / size
+    # A pooled pixel gives each of its four a quarter of its gradient.
+    target = partial + ((image * 4 + each // OP) * OUT + o)[None, :] * SEEN + k[:, None]
+    tl.store(target, back * a[None, :] / 4, known[None, :])
+    tl.store(of_norm + image * OUT + o, of_scale / 4, known & (each < OP))
+    tl.store(of_norm + (images + image) * OUT + o, of_shift / 4, known & (each < OP))

@@ -13,20 +13,22 @@ from torch import Tensor
 EPS = 1e-5  # torch.nn.GroupNorm's
 
 
-def normalize(y: Tensor, scale: Tensor, shift: Tensor, pool: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """The block's output (S·N, H' + 2, W' + 2, O) with its border, and mean and inverse deviation (S·N, O)."""
+def normalize(y: Tensor, scale: Tensor, shift: Tensor, pool: bool) -> tuple[Tensor, Tensor]:
+    """The block's output (S·N, H' + 2, W' + 2, O) with its border, and mean and inverse deviation (2, S·N, O)."""
     images, height, width, outputs = y.shape
     side = 2 if pool else 1
     result = y.new_empty(images, height // side + 2, width // side + 2, outputs)
-    mean, deviation = y.new_empty(2, images, outputs, dtype=torch.float32)
+    moments = y.new_empty(2, images, outputs, dtype=torch.float32)
     _normalize[(images,)](
         y,
         scale,
         shift,
         result,
-        mean,
-        deviation,
+        moments,
+        images,
         images // len(scale),
+        scale.stride(0),
+        shift.stride(0),
         HEIGHT=height,
         WIDTH=width,
         OUT=outputs,
@@ -36,7 +38,7 @@ def normalize(y: Tensor, scale: Tensor, shift: Tensor, pool: bool) -> tuple[Tens
         BLOCK=_pixels(outputs),
         num_warps=8 if height * width > 512 else 4,
     )
-    return result, mean, deviation
+    return result, moments
 
 
 def _pixels(outputs: int) -> int:
@@ -80,9 +82,11 @@ def _normalize(
     scale,
     shift,
     result,
-    means,
-    deviations,
+    moments,
+    images,
     count,
+    run_scale,
+    run_shift,
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
     OUT: tl.constexpr,
@@ -92,7 +96,7 @@ def _normalize(
     BLOCK: tl.constexpr,
 ):
     image = tl.program_id(0).to(tl.int64)
-    feature = (image // count) * OUT + tl.arange(0, OP)
+    run = image // count
     o = tl.arange(0, OP)
     known = o < OUT
     y += image * (HEIGHT * WIDTH * OUT)
@@ -107,8 +111,8 @@ def _normalize(
     mean = tl.sum(first, 0) / (HEIGHT * WIDTH)
     variance = relu(tl.sum(second, 0) / (HEIGHT * WIDTH) - mean * mean)
     deviation = 1 / tl.sqrt(variance + EPS)
-    a = tl.load(scale + feature, known, 0.0) * deviation
-    b = tl.load(shift + feature, known, 0.0) - mean * a
+    a = tl.load(scale + run * run_scale + o, known, 0.0) * deviation
+    b = tl.load(shift + run * run_shift + o, known, 0.0) - mean * a
     out_h: tl.constexpr = HEIGHT // SIDE
     out_w: tl.constexpr = WIDTH // SIDE
     result += image * ((out_h + 2) * (out_w + 2) * OUT)
@@ -125,84 +129,89 @@ def _normalize(
         at = (r + 1) * (out_w + 2) + c + 1
         tl.store(result + at[:, None] * OUT + o[None, :], storable(total / (SIDE * SIDE), result), live)
     clear_border(result, o, out_h, out_w, OUT, BLOCK)
-    tl.store(means + image * OUT + o, mean, known)
-    tl.store(deviations + image * OUT + o, deviation, known)
+    tl.store(moments + image * OUT + o, mean, known)
+    tl.store(moments + (images + image) * OUT + o, deviation, known)
 
 
 def normalize_back(
     gradient: Tensor,
     y: Tensor,
-    mean: Tensor,
-    deviation: Tensor,
+    moments: Tensor,
     scale: Tensor,
     shift: Tensor,
     pool: bool,
-    border: bool,
+    copies: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """From the gradient (S·N, H', W', O) of the block's output to those of the convolution's output, (S·N, H, W, O) or
-    with a border of zeros, and of scale and shift (S, O)."""
+    """From the gradient (S·N, H', W', O) of the block's output to those of the convolution's output with a border of
+    zeros, (S·N, H + 2, W + 2, O), and of scale and shift (S, O). Where 2×2 pixels are ``copies`` of one, their
+    gradients lie together: (S·N, H / 2 + 2, W / 2 + 2, 4 · O)."""
     images, height, width, outputs = y.shape
     runs, side = len(scale), 2 if pool else 1
-    edge = 2 if border else 0
-    result = gradient.new_empty(images, height + edge, width + edge, outputs)
-    d_scale, d_shift = torch.empty_like(mean), torch.empty_like(mean)
+    apart = 2 if copies else 1
+    result = gradient.new_empty(images, height // apart + 2, width // apart + 2, apart**2 * outputs)
+    of_norm = torch.empty_like(moments)
     _normalize_back[(images,)](
         gradient,
         y,
-        mean,
-        deviation,
+        moments,
         scale,
         shift,
         result,
-        d_scale,
-        d_shift,
+        of_norm,
+        images,
         images // runs,
+        scale.stride(0),
+        shift.stride(0),
         HEIGHT=height,
         WIDTH=width,
         OUT=outputs,
         OP=triton.next_power_of_2(outputs),
         SIDE=side,
-        BORDER=int(border),
+        COPIES=apart,
         BLOCK=_pixels(outputs),
         num_warps=8 if height * width > 512 else 4,
     )
-    per_run = (runs, images // runs, outputs)
-    return result, d_scale.view(per_run).sum(1), d_shift.view(per_run).sum(1)
+    d_scale, d_shift = of_norm.unflatten(1, (runs, -1)).sum(2)
+    return result, d_scale, d_shift
 
 
 @triton.jit
 def _normalize_back(
     gradient,
     y,
-    means,
-    deviations,
+    moments,
     scale,
     shift,
     result,
-    d_scale,
-    d_shift,
+    of_norm,
+    images,
     count,
+    run_scale,
+    run_shift,
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
     OUT: tl.constexpr,
     OP: tl.constexpr,
     SIDE: tl.constexpr,
-    BORDER: tl.constexpr,
+    COPIES: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     image = tl.program_id(0).to(tl.int64)
     o = tl.arange(0, OP)
     known = o < OUT
-    feature = (image // count) * OUT + o
-    mean = tl.load(means + image * OUT + o, known, 0.0)[None, :]
-    deviation = tl.load(deviations + image * OUT + o, known, 0.0)[None, :]
-    a = tl.load(scale + feature, known, 0.0)[None, :]
-    b = tl.load(shift + feature, known, 0.0)[None, :]
+    run = image // count
+    mean = tl.load(moments + image * OUT + o, known, 0.0)[None, :]
+    deviation = tl.load(moments + (images + image) * OUT + o, known, 0.0)[None, :]
+    a = tl.load(scale + run * run_scale + o, known, 0.0)[None, :]
+    b = tl.load(shift + run * run_shift + o, known, 0.0)[None, :]
     out_h: tl.constexpr = HEIGHT // SIDE
     out_w: tl.constexpr = WIDTH // SIDE
     y += image * (HEIGHT * WIDTH * OUT)
     gradient += image * (out_h * out_w * OUT)
-    result += image * ((HEIGHT + 2 * BORDER) * (WIDTH + 2 * BORDER) * OUT)
+    high: tl.constexpr = HEIGHT // COPIES
+    wide: tl.constexpr = WIDTH // COPIES
+    many: tl.constexpr = COPIES * COPIES
+    result += image * ((high + 2) * (wide + 2) * (many * OUT))
     first = tl.zeros((BLOCK, OP), tl.float32)
     second = tl.zeros((BLOCK, OP), tl.float32)
     for start in range(0, out_h * out_w, BLOCK):
@@ -231,9 +240,9 @@ def _normalize_back(
                 standard = (tl.load(y + pixel[:, None] * OUT + o[None, :], live, 0.0).to(tl.float32) - mean) * deviation
                 passed = tl.where(standard * a + b > 0, g, 0.0)
                 value = a * deviation * (passed - (of_shift[None, :] + standard * of_scale[None, :]) / size)
-                at = (up + BORDER) * (WIDTH + 2 * BORDER) + across + BORDER
+                at = (up // COPIES + 1) * (wide + 2) + across // COPIES + 1
+                at = at * many + up % COPIES * COPIES + across % COPIES
                 tl.store(result + at[:, None] * OUT + o[None, :], storable(value, result), live)
-    if BORDER:
-        clear_border(result, o, HEIGHT, WIDTH, OUT, BLOCK)
-    tl.store(d_scale + image * OUT + o, of_scale, known)
-    tl.store(d_shift + image * OUT + o, of_shift, known)
+    clear_border(result, tl.arange(0, many * OP), high, wide, many * OUT, BLOCK // many)
+    tl.store(of_norm + image * OUT + o, of_scale, known)
+    tl.store(of_norm + (images + image) * OUT + o, of_shift, known)
