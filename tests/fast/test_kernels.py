@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from contextlib import nullcontext
 from itertools import pairwise
 
 import pytest
@@ -153,13 +154,14 @@ def test_decoding(blocks, side, channels, doubles):
 
 def test_fused_networks_equal_single_ones(monkeypatch):
     import dwmr
-    from dwmr.fast import triton_conv
+    from dwmr.fast import layers, triton_conv
     from dwmr.fast.layers import StackedDecoding, StackedFeatures
     from dwmr.fast.stacked import stack
     from dwmr.world_model import build_model
 
     monkeypatch.setattr(triton_conv, "PRECISION", "tf32x3")
     monkeypatch.setattr(triton_conv, "STORAGE", torch.float32)
+    monkeypatch.setattr(layers, "_quick_products", nullcontext)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     config = dwmr.preset("8puzzle/ae", bits=8, low=0, high=2)
     models = [build_model(config, (1, 16, 8), 4, decoder=True, seed=seed).to(DEVICE) for seed in range(2)]
@@ -180,13 +182,14 @@ def test_fused_networks_equal_single_ones(monkeypatch):
             assert relative(parameter.grad, singles) < 1e-2, name
 
 
+@pytest.mark.parametrize(("precision", "bound"), [("tf32x3", 1e-4), ("half", 2e-2)])
 @pytest.mark.parametrize("shape", [(20, 40), (3, 17, 35)])
-def test_coskewness(monkeypatch, shape):
+def test_coskewness(monkeypatch, shape, precision, bound):
     from dwmr.fast import triton_coskewness
 
-    monkeypatch.setattr(triton_coskewness, "PRECISION", "tf32x3")
+    monkeypatch.setattr(triton_coskewness, "PRECISION", precision)
     probs = torch.sigmoid(normal(*shape, scale=2.0))
-    agree(triton_coskewness.coskewness, losses.coskewness, [probs], bound=1e-4)
+    agree(triton_coskewness.coskewness, losses.coskewness, [probs], bound)
 
 
 @pytest.mark.parametrize(("shape", "relu"), [((2, 300, 7), True), ((1, 1000, 32), False)])
@@ -228,6 +231,28 @@ def test_a_stacked_3x3_convolution_by_the_fused_kernel():
     plain = stacked(x)
     stacked.fused = True
     assert relative(stacked(x).detach(), plain.detach()) < 2e-3
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(("channels", "side", "outputs"), [(3, 4, 32), (32, 2, 3), (5, 3, 1), (1, 1, 20)])
+def test_disjoint_patches(monkeypatch, channels, side, outputs, last):
+    from dwmr.fast import triton_conv, triton_patch
+
+    monkeypatch.setattr(triton_conv, "PRECISION", "tf32x3")
+    monkeypatch.setattr(triton_patch, "NUMBERS", 512)  # several steps, of which the last is not full
+    image = normal(2, 5, channels, 3 * side, 5 * side)
+    numbers = normal(2, 5, outputs, 3, 5, seed=2)
+    weight = normal(2, outputs, channels, side, side, seed=1)
+
+    def laid(x):  # in memory with its columns or its channels last
+        return x.permute(0, 1, 3, 4, 2).contiguous().permute(0, 1, 4, 2, 3) if last else x.contiguous()
+
+    def by_run(function):
+        return lambda x, w: torch.stack([function(*parts, stride=side) for parts in zip(x, w)])
+
+    plain = by_run(torch.nn.functional.conv2d), by_run(torch.nn.functional.conv_transpose2d)
+    for fast, slow, x in zip((triton_patch.patch_conv, triton_patch.patch_transpose), plain, (image, numbers)):
+        agree(lambda x, w, f=fast: f(laid(x), *among_others([w])), slow, [x, weight], bound=1e-4)
 
 
 def test_adam():

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dwmr.data.batches import Batch, EpochPlan, Later, second_looks
 from dwmr.engine import EpochFigures, fill, new_hyper
-from dwmr.fast.capture import capture, quick_products
+from dwmr.fast.capture import capture
 from dwmr.fast.learner import StackedLearner
 from dwmr.fast.terms import fast_objective, has_triton
 from dwmr.nets.bits import threshold
@@ -189,12 +189,11 @@ class StackedEngine:
             self._update()
             return
         if self.graph is None:
-            with quick_products():
-                self.graph = capture(
-                    self._update,
-                    lambda: [*self.stacked.state(), self.counter, self.terms, self.ones, self.flips],
-                    rewind=self.counter.zero_,
-                )
+            self.graph = capture(
+                self._update,
+                lambda: [*self.stacked.state(), self.counter, self.terms, self.ones, self.flips],
+                rewind=self.counter.zero_,
+            )
         self.graph.replay()
 
 

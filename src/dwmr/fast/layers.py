@@ -7,7 +7,8 @@ images and channels are quicker than grouped convolutions and give each run its 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
@@ -44,7 +45,7 @@ class StackedLinear(StackedLayer):
             raise CannotStack("a linear layer without bias")
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.baddbmm(self.bias.unsqueeze(1), x, self.weight.mT)
+        return _Product.apply(x, self.weight, self.bias)
 
 
 class StackedLayerNorm(StackedLayer):
@@ -87,6 +88,10 @@ class StackedConv(StackedLayer):
 
             last = conv(x.flatten(0, 1).permute(0, 2, 3, 1), self.weight)
             result = last.unflatten(0, x.shape[:2]).permute(0, 1, 4, 2, 3)
+        elif self.fused and self.kernel == self.stride and _patches_fit(self.weight):
+            from dwmr.fast.triton_patch import patch_conv
+
+            result = patch_conv(x, self.weight)
         else:
             result = _Convolution.apply(x, self.weight, self.kernel, self.stride, self.padding)
         return result + _spread(self.get_parameter("bias")) if self.has_bias else result
@@ -107,18 +112,23 @@ class StackedConvTranspose(StackedLayer):
     def __init__(self, layers: Sequence[nn.ConvTranspose2d]) -> None:
         super().__init__(layers)
         self.kernel = layers[0].kernel_size[0]
-        self.has_bias = True
+        self.has_bias, self.fused = True, False
         plain = layers[0].padding == (0, 0) == layers[0].output_padding and layers[0].groups == 1
         if layers[0].stride[0] != self.kernel or layers[0].bias is None or not plain:
             raise CannotStack("a transposed convolution with overlapping patches")
 
     def forward(self, x: Tensor) -> Tensor:
-        runs, count, depth, rows, cols = x.shape
-        k = self.kernel
-        outputs = self.weight.shape[2]
-        columns = x.permute(0, 1, 3, 4, 2).reshape(runs, -1, depth)
-        patches = _TallProduct.apply(columns, self.weight.flatten(2)).view(runs, count, rows, cols, outputs, k, k)
-        image = patches.permute(0, 1, 4, 2, 5, 3, 6).reshape(runs, count, outputs, rows * k, cols * k)
+        if self.fused and _patches_fit(self.weight):
+            from dwmr.fast.triton_patch import patch_transpose
+
+            image = patch_transpose(x, self.weight)
+        else:
+            runs, count, depth, rows, cols = x.shape
+            k = self.kernel
+            outputs = self.weight.shape[2]
+            columns = x.permute(0, 1, 3, 4, 2).reshape(runs, -1, depth)
+            patches = _TallProduct.apply(columns, self.weight.flatten(2)).view(runs, count, rows, cols, outputs, k, k)
+            image = patches.permute(0, 1, 4, 2, 5, 3, 6).reshape(runs, count, outputs, rows * k, cols * k)
         return image + _spread(self.bias) if self.has_bias else image
 
     def give_bias(self) -> nn.Parameter | None:
@@ -276,6 +286,35 @@ class StackedDecoding(nn.Module):
         return decode(x, blocks, get(f"weight{last}"), get(f"bias{last}"), self.doubles[last])
 
 
+@contextmanager
+def _quick_products() -> Iterator[None]:
+    """Matrix products in TF32 for a while, as torch's convolutions are on a GPU by default."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+class _Product(torch.autograd.Function):
+    """x (S, N, I) with weight (S, O, I) and bias (S, O)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        with _quick_products():
+            return torch.baddbmm(bias.unsqueeze(1), x, weight.mT)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        (gradient,) = gradients
+        with _quick_products():
+            d_x = torch.bmm(gradient, weight) if ctx.needs_input_grad[0] else None
+            return d_x, torch.bmm(gradient.mT, x), gradient.sum(1)
+
+
 class _TallProduct(torch.autograd.Function):
     """Products (S, M, I) @ (S, I, O) with M in the ten thousands."""
 
@@ -324,6 +363,12 @@ class _Convolution(torch.autograd.Function):
             back = torch.bmm(arrived, weight.flatten(2)).view(runs, count, rows, cols, -1, *kernel)
             d_x = back.permute(0, 1, 4, 2, 5, 3, 6).reshape(shape)
         return d_x, d_weight, None, None, None
+
+
+def _patches_fit(weight: Tensor) -> bool:
+    from dwmr.fast.triton_patch import fits
+
+    return fits(weight)
 
 
 def _patches(x: Tensor, kernel: Sides, stride: Sides, padding: Sides) -> Tensor:

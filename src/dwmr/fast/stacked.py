@@ -93,7 +93,7 @@ class Stacked(nn.Module):
             return decoder
         if type(first) in _TWINS:
             twin = _TWINS[type(first)](modules)
-            if isinstance(twin, StackedBatchNorm | StackedConv):
+            if isinstance(twin, StackedBatchNorm | StackedConv | StackedConvTranspose):
                 twin.fused = fused
             for name in twin.state_dict():
                 self.sources[f"{here}.{name}"] = f"{there}{name}"

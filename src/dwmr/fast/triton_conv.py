@@ -108,7 +108,7 @@ def convolve(x: Tensor, weight: Tensor, transposed: bool = False, copies: bool =
     places = images // runs * height * (width // side)
     steps = 1 if channels == 1 else 9 if side == 1 and channels >= 16 else 3
     launch = CONVOLVE_TWO if side == 2 and channels > 1 else CONVOLVE
-    _check_size(x, result, runs)
+    check_size(x, result, runs)
     _convolve[(triton.cdiv(places, launch.block), runs)](
         x,
         taps,
@@ -122,8 +122,8 @@ def convolve(x: Tensor, weight: Tensor, transposed: bool = False, copies: bool =
         COPIES=copies,
         STEPS=steps,
         K=taps.shape[1] // steps,
-        KP=_padded_size(taps.shape[1] // steps),
-        OP=_padded_size(side * outputs),
+        KP=padded_size(taps.shape[1] // steps),
+        OP=padded_size(side * outputs),
         BLOCK=launch.block,
         PRECISION=PRECISION,
         num_warps=launch.warps,
@@ -132,7 +132,7 @@ def convolve(x: Tensor, weight: Tensor, transposed: bool = False, copies: bool =
     return result
 
 
-def _check_size(x: Tensor, other: Tensor, runs: int) -> None:
+def check_size(x: Tensor, other: Tensor, runs: int) -> None:
     """The kernels count the numbers of one run in 32 bits."""
     if max(x.numel(), other.numel()) // runs >= 2**31:
         raise InputError("the images of one minibatch are too many or too large: take fewer, or smaller ones")
@@ -143,7 +143,7 @@ def _pixels_at_once(width: int, channels: int, outputs: int) -> int:
     return 2 if width % 2 == 0 and min(channels, outputs) < 16 else 1
 
 
-def _padded_size(size: int) -> int:
+def padded_size(size: int) -> int:
     """The sides of a product are powers of two, 16 at least."""
     return max(16, triton.next_power_of_2(size))
 
@@ -247,13 +247,13 @@ def weight_gradient(x: Tensor, arrived: Tensor, shape: torch.Size) -> Tensor:
     side = _pixels_at_once(width, channels, outputs)
     places = images // runs * height * (width // side)
     row = (2 + side) * channels  # numbers in a row of taps
-    taps, rows = _padded_size(3 * row if channels == 1 else row), _padded_size(side * outputs)
+    taps, rows = padded_size(3 * row if channels == 1 else row), padded_size(side * outputs)
     apart = channels > 1 and taps * rows > 4096  # three sums of that size do not fit one program's registers
     wanted = triton.cdiv(places, max(1, PROGRAMS // (3 * runs if apart else runs)))
     launch = GRADIENT_APART if apart else GRADIENT
     size = triton.cdiv(wanted, launch.block) * launch.block
     groups = triton.cdiv(places, size)
-    _check_size(x, arrived, runs)
+    check_size(x, arrived, runs)
     partial = x.new_empty(runs, groups, side, outputs, 3, 2 + side, channels, dtype=torch.float32)
     _weight_gradient[(groups, 3 if apart else 1, runs)](
         x,
