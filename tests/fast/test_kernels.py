@@ -152,10 +152,13 @@ def test_decoding(blocks, side, channels, doubles):
     agree(fast, plain, inputs, **blocks)
 
 
-def test_fused_networks_equal_single_ones(monkeypatch):
+@pytest.mark.parametrize(
+    ("preset", "shape", "bits"),
+    [("8puzzle/ae", (1, 16, 8), 8), ("iceslider/ae", (3, 16, 24), 18)],
+)
+def test_fused_networks_equal_single_ones(monkeypatch, preset, shape, bits):
     import dwmr
     from dwmr.fast import layers, triton_conv
-    from dwmr.fast.layers import StackedDecoding, StackedFeatures
     from dwmr.fast.stacked import stack
     from dwmr.world_model import build_model
 
@@ -163,23 +166,28 @@ def test_fused_networks_equal_single_ones(monkeypatch):
     monkeypatch.setattr(triton_conv, "STORAGE", torch.float32)
     monkeypatch.setattr(layers, "_quick_products", nullcontext)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-    config = dwmr.preset("8puzzle/ae", bits=8, low=0, high=2)
-    models = [build_model(config, (1, 16, 8), 4, decoder=True, seed=seed).to(DEVICE) for seed in range(2)]
-    for role, x, kind in (
-        ("encoder", normal(2, 3, 1, 16, 8), StackedFeatures),
-        ("decoder", normal(2, 3, 8), StackedDecoding),
+    config = dwmr.preset(preset, bits=bits, low=0, high=2)
+    models = [build_model(config, shape, 4, decoder=True, seed=seed).to(DEVICE) for seed in range(2)]
+    codes, actions = normal(2, 3, bits), normal(2, 3, 4, seed=1)
+    for role, inputs in (
+        ("encoder", (normal(2, 3, *shape),)),
+        ("decoder", (codes,)),
+        ("predictor", (codes, actions)),
     ):
         networks = [getattr(model, role) for model in models]
         whole = stack(networks, fused=True).to(DEVICE)
-        assert any(isinstance(module, kind) for module in whole.modules())
-        together, alone = whole(x), torch.stack([network(part) for network, part in zip(networks, x)])
+        if (preset, role) != ("8puzzle/ae", "predictor"):  # linear layers have no kernels of their own
+            assert any(getattr(m, "fused", isinstance(m, layers.StackedFeatures | layers.StackedDecoding)) for m in whole.modules())
+        together = whole(*inputs)
+        alone = torch.stack([network(*parts) for network, *parts in zip(networks, *inputs)])
         assert relative(together.detach(), alone.detach()) < 1e-4
         upstream = normal(*alone.shape, seed=4)
         together.backward(upstream)
         alone.backward(upstream)
         for name, parameter in whole.named_parameters():
             singles = torch.stack([network.get_parameter(whole.sources[name]).grad for network in networks])
-            assert relative(parameter.grad, singles) < 1e-2, name
+            # a bias before a normalisation has no gradient but rounding
+            assert parameter.grad is None or relative(parameter.grad, singles) < 1e-2, name
 
 
 @pytest.mark.parametrize(("precision", "bound"), [("tf32x3", 1e-4), ("half", 2e-2)])
