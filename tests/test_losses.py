@@ -181,6 +181,19 @@ def test_a_bit_that_never_changes_has_a_finite_gradient(name, constant, dtype):
     assert probs.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("samples", [3, 20, 100, 256])
+def test_equal_numbers_are_no_noise_though_their_mean_is_another_number(samples):
+    probs = torch.rand(samples, 200, generator=torch.Generator().manual_seed(0))
+    probs[:] = probs[0]
+    assert not losses.standardize(probs).any()
+
+
+def test_a_bit_that_is_no_number_is_seen_in_the_moments():
+    probs = torch.rand(8, 3)
+    probs[2, 1] = float("nan")
+    assert losses.correlation(probs).isnan()
+
+
 def test_a_bit_that_never_changes_counts_nothing_in_the_moments():
     probs = code([0, 0.1, 0.7], [1, 0.1, 0.2], [0, 0.1, 0.9])
     assert losses.standardize(probs)[:, 1].abs().max() < 1e-9

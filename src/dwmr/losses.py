@@ -147,10 +147,11 @@ def standardize(probs: Tensor) -> Tensor:
     """Eq. 2: each bit less its batch mean, over its standard deviation + ε; a constant bit becomes 0."""
     centred = probs - probs.mean(-2, keepdim=True)
     spread = probs.var(-2, correction=1, keepdim=True)
-    varies = spread > 0
-    # The root's slope at 0 is infinite: keep constant bits out of it, so that their gradient is 0, not NaN.
+    # The mean of equal numbers need not be that number, and the root's slope at 0 is infinite: constant bits are kept
+    # out of both, so that they and their gradients are 0, not noise over ε, and not NaN.
+    varies = (probs != probs[..., :1, :]).any(-2, keepdim=True) & ~(spread <= 0)  # NaN stays NaN
     deviation = torch.where(varies, torch.where(varies, spread, 1.0).sqrt(), 0.0)
-    return centred / (deviation + EPS)
+    return torch.where(varies, centred, 0.0) / (deviation + EPS)
 
 
 def _over_bits(value: Number) -> Number:

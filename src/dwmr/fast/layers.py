@@ -1,21 +1,24 @@
 """The layers of several runs as one: weights with a leading run axis, inputs (S, N, …).
 
-Runs never mix: no layer sums over the run axis. Convolutions are matrix products over patches, which for these small
-images and channels are quicker than grouped convolutions and give each run its own product.
+Runs never mix: no layer sums over the run axis. Where no kernel of ours fits, convolutions are matrix products over
+patches, which for these small images and channels are quicker than grouped convolutions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from dwmr.precision import quick_products
+
 Sides = tuple[int, int]
+WIDEST = 64  # channels for which the kernels of convolutions fit a multiprocessor's memory
 
 
 class CannotStack(Exception):
@@ -23,7 +26,7 @@ class CannotStack(Exception):
 
 
 class StackedLayer(nn.Module):
-    """A layer of S runs. ``names`` maps its own tensors to those of the layer it stands for."""
+    """A layer of S runs, its tensors named as those of the layer it stands for."""
 
     def __init__(self, layers: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -83,12 +86,12 @@ class StackedConv(StackedLayer):
         self.fused = False
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.fused and self.kernel == (3, 3) and self.padding == (1, 1):
+        if self.fused and self.kernel == (3, 3) and self.padding == (1, 1) and max(self.weight.shape[1:3]) <= WIDEST:
             from dwmr.fast.triton_conv import conv
 
             last = conv(x.flatten(0, 1).permute(0, 2, 3, 1), self.weight)
             result = last.unflatten(0, x.shape[:2]).permute(0, 1, 4, 2, 3)
-        elif self.fused and self.kernel == self.stride and _patches_fit(self.weight):
+        elif self.fused and self.kernel == self.stride and _patches_fit(self.weight, x):
             from dwmr.fast.triton_patch import patch_conv
 
             result = patch_conv(x, self.weight)
@@ -113,9 +116,10 @@ class StackedConvTranspose(StackedLayer):
         super().__init__(layers)
         self.kernel = layers[0].kernel_size[0]
         self.has_bias, self.fused = True, False
-        plain = layers[0].padding == (0, 0) == layers[0].output_padding and layers[0].groups == 1
-        if layers[0].stride[0] != self.kernel or layers[0].bias is None or not plain:
-            raise CannotStack("a transposed convolution with overlapping patches")
+        first, square = layers[0], (self.kernel, self.kernel)
+        plain = first.padding == (0, 0) == first.output_padding and first.groups == 1 and first.dilation == (1, 1)
+        if not first.kernel_size == first.stride == square or first.bias is None or not plain:
+            raise CannotStack("a transposed convolution with patches that overlap or are not square")
 
     def forward(self, x: Tensor) -> Tensor:
         if self.fused and _patches_fit(self.weight):
@@ -286,31 +290,21 @@ class StackedDecoding(nn.Module):
         return decode(x, blocks, get(f"weight{last}"), get(f"bias{last}"), self.doubles[last])
 
 
-@contextmanager
-def _quick_products() -> Iterator[None]:
-    """Matrix products in TF32 for a while, as torch's convolutions are on a GPU by default."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = True
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
-
-
 class _Product(torch.autograd.Function):
     """x (S, N, I) with weight (S, O, I) and bias (S, O)."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
-        with _quick_products():
+        with quick_products():
             return torch.baddbmm(bias.unsqueeze(1), x, weight.mT)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         x, weight = ctx.saved_tensors
         (gradient,) = gradients
-        with _quick_products():
+        with quick_products():
             d_x = torch.bmm(gradient, weight) if ctx.needs_input_grad[0] else None
             return d_x, torch.bmm(gradient.mT, x), gradient.sum(1)
 
@@ -365,10 +359,12 @@ class _Convolution(torch.autograd.Function):
         return d_x, d_weight, None, None, None
 
 
-def _patches_fit(weight: Tensor) -> bool:
+def _patches_fit(weight: Tensor, image: Tensor | None = None) -> bool:
+    """Whether the kernels for patches can take these weights, and an image that is to be cut into patches."""
     from dwmr.fast.triton_patch import fits
 
-    return fits(weight)
+    side = weight.shape[-1]
+    return fits(weight) and (image is None or not (image.shape[-2] % side or image.shape[-1] % side))
 
 
 def _patches(x: Tensor, kernel: Sides, stride: Sides, padding: Sides) -> Tensor:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from dwmr.fast.layers import (
+    WIDEST,
     CannotStack,
     Merged,
     StackedBatchNorm,
@@ -147,18 +148,15 @@ def can_stack(network: nn.Module | None) -> bool:
         return False
 
 
-_WIDEST = 64  # channels for which the kernels fit a multiprocessor's memory
-
-
 def _fits_blocks(encoder: ConvEncoder) -> bool:
     """Whether every block normalises each channel by itself, pools even sizes only, and is narrow enough."""
-    return encoder.even and _by_channel(encoder.features) and _width(encoder.features) <= _WIDEST
+    return encoder.even and _by_channel(encoder.features) and _width(encoder.features) <= WIDEST
 
 
 def _doubles(decoder: ConvDecoder) -> bool:
     """Whether every block normalises each channel by itself, every enlargement doubles both sides, and none is too
     wide: the four copies of a doubled image's pixels are made at once."""
-    return decoder.even and _by_channel(decoder.layers) and _width(decoder.layers) <= _WIDEST
+    return decoder.even and _by_channel(decoder.layers) and _width(decoder.layers) <= WIDEST
 
 
 def _by_channel(layers: nn.Sequential) -> bool:

@@ -51,6 +51,7 @@ def _compiled(codes: Codes, hyper: Hyper) -> Tensor:
 def _by_triton(codes: Codes, hyper: Hyper) -> Tensor:
     from dwmr.fast import triton_coskewness
 
-    if codes.triplets is not None or codes.probs.shape[-2] > triton_coskewness.MAX_SAMPLES:
+    too_many = codes.probs.shape[-2] > triton_coskewness.MAX_SAMPLES
+    if codes.triplets is not None or too_many or codes.probs.dtype != torch.float32:
         return losses.coskewness(codes.probs, codes.triplets)
     return triton_coskewness.coskewness(codes.probs)

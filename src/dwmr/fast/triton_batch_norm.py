@@ -13,6 +13,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from dwmr.fast.triton_norm import relu
 
@@ -63,6 +64,7 @@ class _BatchNorm(torch.autograd.Function):
         return y, mean, var
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, mean, deviation, scale, shift = ctx.saved_tensors
         arrived = gradients[0].contiguous()

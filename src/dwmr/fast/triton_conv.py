@@ -22,6 +22,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from dwmr.errors import InputError
 from dwmr.fast.triton_norm import storable
@@ -60,10 +61,12 @@ class _Convolution(torch.autograd.Function):
         return convolve(wide, weight)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor]:
         wide, weight = ctx.saved_tensors
         back = framed(gradients[0])
-        return convolve(back, weight, transposed=True), weight_gradient(wide, back, weight.shape)
+        of_x = convolve(back, weight, transposed=True) if ctx.needs_input_grad[0] else None
+        return of_x, weight_gradient(wide, back, weight.shape)
 
 
 def of_runs(weight: Tensor) -> Tensor:
@@ -104,7 +107,7 @@ def convolve(x: Tensor, weight: Tensor, transposed: bool = False, copies: bool =
     shape = (2 * height, 2 * width, outputs // 4) if copies else (height, width, outputs)
     result = x.new_empty(images, *shape)
     side = _pixels_at_once(width, channels, outputs)
-    taps = laid_out(weight, transposed, side, x.dtype)
+    taps = _laid_out(weight, transposed, side, x.dtype)
     places = images // runs * height * (width // side)
     steps = 1 if channels == 1 else 9 if side == 1 and channels >= 16 else 3
     launch = CONVOLVE_TWO if side == 2 and channels > 1 else CONVOLVE
@@ -148,7 +151,7 @@ def padded_size(size: int) -> int:
     return max(16, triton.next_power_of_2(size))
 
 
-def laid_out(weight: Tensor, transposed: bool, side: int, dtype: torch.dtype) -> Tensor:
+def _laid_out(weight: Tensor, transposed: bool, side: int, dtype: torch.dtype) -> Tensor:
     """Weights (S, O, C, 3, 3) as the products take them, (S, 3 · (2 + side) · C, side · O): for each of the columns
     that ``side`` neighbouring pixels see, what it gives to each of them. ``transposed`` exchanges O and C and turns
     the taps."""
@@ -178,6 +181,7 @@ def _lay_out(
     pixel, o = at // OUT % SIDE, at % OUT
     tap = at // (OUT * SIDE)
     c, column, dy, run = tap % C, tap // C % (2 + SIDE), tap // (C * (2 + SIDE)) % 3, tap // (C * (2 + SIDE) * 3)
+    run = run.to(tl.int64)
     dx = column - pixel
     if TRANSPOSED:
         place = run * run_weight + (c * OUT + o) * 9 + (2 - dy) * 3 + 2 - dx
@@ -274,10 +278,10 @@ def weight_gradient(x: Tensor, arrived: Tensor, shape: torch.Size) -> Tensor:
         num_warps=launch.warps,
         num_stages=launch.stages,
     )
-    return of_one_pixel(partial.sum(1))
+    return _of_one_pixel(partial.sum(1))
 
 
-def of_one_pixel(gradient: Tensor) -> Tensor:
+def _of_one_pixel(gradient: Tensor) -> Tensor:
     """From the gradients (S, side, O, 3, 2 + side, C) of taps as neighbouring pixels see them to (S, O, C, 3, 3)."""
     first, last = gradient[:, 0, :, :, :3], gradient[:, -1, :, :, -3:]
     return (first + last if gradient.shape[1] == 2 else first).permute(0, 1, 4, 2, 3)

@@ -18,6 +18,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from dwmr.losses import EPS
 
@@ -64,6 +65,7 @@ class _Coskewness(torch.autograd.Function):
         return (loss.sum((1, 2)) * (factor / 3)).view(lead)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *upstream: Tensor) -> Tensor:
         (gradient,) = ctx.saved_tensors
         return gradient * upstream[0][..., None, None]
@@ -78,7 +80,9 @@ def _standardize(probs, x, std, samples, bits, eps, N: tl.constexpr, BLOCK: tl.c
     live = (n < samples)[:, None] & (k < bits)[None, :]
     place = (run * samples + n[:, None]) * bits + k[None, :]
     p = tl.load(probs + place, live, 0.0)
-    centred = tl.where(live, p - (tl.sum(p, 0) / samples)[None, :], 0.0)
+    # The mean of equal numbers need not be that number.
+    constant = tl.max(tl.where(live, p, float("-inf")), 0) <= tl.min(tl.where(live, p, float("inf")), 0)
+    centred = tl.where(live & ~constant[None, :], p - (tl.sum(p, 0) / samples)[None, :], 0.0)
     deviation = tl.sqrt(tl.sum(centred * centred, 0) / (samples - 1))
     tl.store(x + place, centred / (deviation + eps)[None, :], live)
     tl.store(std + run * bits + k, deviation, k < bits)

@@ -26,7 +26,7 @@ SEEN = tl.constexpr(16)
 
 
 def fits(x: Tensor, weight: Tensor, pool: bool) -> bool:
-    """Whether images (S·N, C, H, W) are grey and pooled."""
+    """Whether images (S·N, C, H, W) are grey and pooled, and become 16 channels at most."""
     return pool and x.shape[1] == 1 and weight.shape[1] <= 16
 
 

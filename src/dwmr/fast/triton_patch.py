@@ -27,13 +27,14 @@ NUMBERS = 4096  # of patches in one step of a program
 
 
 def fits(weight: Tensor) -> bool:
-    """Whether weights (S, O, C, k, k) are small enough for a program's registers."""
-    outputs, (_, height, width) = weight.shape[1], weight.shape[2:]
-    return height == width and weight[0, 0].numel() <= 256 and outputs <= 128
+    """Whether weights (S, O, C, k, k) are square and small enough for a program's registers."""
+    numbers = padded_size(weight[0, 0].numel())
+    return weight.shape[-1] == weight.shape[-2] and numbers <= 256 and numbers * padded_size(weight.shape[1]) <= 8192
 
 
 def patch_conv(x: Tensor, weight: Tensor) -> Tensor:
-    """x (S, N, C, H, W) with weight (S, O, C, k, k) to (S, N, O, H / k, W / k), its memory with channels last."""
+    """x (S, N, C, H, W), sides divisible by k, with weight (S, O, C, k, k) to (S, N, O, H / k, W / k), its memory with
+    channels last."""
     return _PatchConv.apply(x, weight)
 
 
@@ -65,7 +66,6 @@ class _PatchTranspose(torch.autograd.Function):
         runs, count, _, height, width = x.shape
         channels, side = weight.shape[2:4]
         ctx.save_for_backward(rows, weight)
-        ctx.shape = x.shape
         if channels >= 16:
             image = x.new_empty(runs, count, side * height, side * width, channels).permute(0, 1, 4, 2, 3)
         else:
@@ -103,6 +103,7 @@ def _gather(x: Tensor, weight: Tensor) -> Tensor:
     """The numbers (S, P, O) of an image's patches."""
     sizes, patches = _sizes(x, weight)
     result = x.new_empty(len(x), patches, weight.shape[1])
+    check_size(x, result, len(x))
     grid = (triton.cdiv(patches, sizes["BLOCK"]), len(x))
     _gather_kernel[grid](x, weight, result, patches, weight.stride(0), **sizes)
     return result
@@ -111,6 +112,7 @@ def _gather(x: Tensor, weight: Tensor) -> Tensor:
 def _scatter(rows: Tensor, weight: Tensor, image: Tensor) -> Tensor:
     """The image whose patches the numbers (S, P, O) give."""
     sizes, patches = _sizes(image, weight)
+    check_size(image, rows, len(image))
     grid = (triton.cdiv(patches, sizes["BLOCK"]), len(image))
     _scatter_kernel[grid](rows, weight, image, patches, weight.stride(0), **sizes)
     return image
@@ -129,9 +131,8 @@ def _outer(x: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
 
 def _sizes(x: Tensor, weight: Tensor) -> tuple[dict[str, Any], int]:
     """What the kernels are compiled for, and the number of patches a run."""
-    runs, count, channels, height, width = x.shape
+    _, count, channels, height, width = x.shape
     outputs, side = weight.shape[1], weight.shape[-1]
-    check_size(x, weight, runs)
     wide = padded_size(channels * side * side)
     sizes: dict[str, Any] = {
         "C": channels,

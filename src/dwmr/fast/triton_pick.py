@@ -16,7 +16,7 @@ BLOCK = 4096
 def pick(images: Tensor, index: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     """images uint8 (M, C, H, W) at index (…) to float32 (…, C, H, W), times scale and plus shift, both (C,)."""
     size, plane = images[0].numel(), images[0, 0].numel()
-    out = torch.empty(*index.shape, *images.shape[1:], device=images.device)
+    out = torch.empty(*index.shape, *images.shape[1:], dtype=torch.float32, device=images.device)
     grid = (index.numel(), triton.cdiv(size, BLOCK))
     _pick[grid](images, index.contiguous(), scale, shift, out, SIZE=size, PLANE=plane, BLOCK=BLOCK)
     return out

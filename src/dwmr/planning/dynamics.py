@@ -6,9 +6,7 @@ codes that a CPU finds, but for logits within rounding of zero.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +14,7 @@ from torch import Tensor, nn
 from dwmr.nets.predictors import MLPPredictor
 from dwmr.planning.packing import pack, unpack
 from dwmr.planning.problem import Dynamics
+from dwmr.precision import full_float32
 from dwmr.world_model import WorldModel
 
 Predict = Callable[[Tensor, Tensor], Tensor]
@@ -112,24 +111,3 @@ def model_dynamics(model: WorldModel) -> Dynamics:
         return MLPDynamics(model.predictor, model.bits, model.n_actions)
     batch = CODES_AT_ONCE[model.device.type]
     return PredictedDynamics(lambda bits, taken: model.predict(bits, taken, batch), model.bits, model.n_actions)
-
-
-@contextmanager
-def full_float32() -> Iterator[None]:
-    """No TF32 in products and convolutions; without a GPU nothing changes."""
-    if not torch.cuda.is_available():
-        yield
-        return
-    parts: tuple[Any, Any] = torch.backends.cudnn, torch.backends.cuda.matmul
-    name: str = "allow_tf32"
-    exact: bool | str = False
-    if hasattr(parts[0], "conv"):  # from torch 2.9 on, where the older names must not be mixed in
-        parts, name, exact = (parts[0].conv, parts[1]), "fp32_precision", "ieee"
-    before = [getattr(part, name) for part in parts]
-    try:
-        for part in parts:
-            setattr(part, name, exact)
-        yield
-    finally:
-        for part, value in zip(parts, before):
-            setattr(part, name, value)
