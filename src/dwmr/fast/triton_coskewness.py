@@ -99,7 +99,7 @@ def _pull_back(x, std, pull, gradient, samples, bits, factor, eps, N: tl.constex
     g = tl.load(pull + place, live, 0.0)
     v = tl.load(x + place, live, 0.0)
     deviation = tl.load(std + run * bits + k, k < bits, 1.0)
-    along = tl.where(deviation > 0, tl.sum(g * v, 0) / ((samples - 1) * deviation), 0.0)
+    along = tl.sum(g * v, 0) / ((samples - 1) * tl.where(deviation > 0, deviation, 1.0))  # v is 0 where it is not
     centred = g - (tl.sum(g, 0) / samples)[None, :]
     tl.store(gradient + place, (centred / (deviation + eps)[None, :] - v * along[None, :]) * factor, live)
 
