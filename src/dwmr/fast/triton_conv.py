@@ -41,7 +41,7 @@ class Launch:
     stages: int
 
 
-# What was quickest on an H200 over the shapes of all presets.
+# What was quickest on an H200 over the 8-puzzle's shapes, ten runs, in half precision.
 CONVOLVE = Launch(block=128, warps=4, stages=3)
 CONVOLVE_TWO = Launch(block=128, warps=4, stages=1)
 GRADIENT = Launch(block=32, warps=2, stages=3)

@@ -28,7 +28,7 @@ PRECISION = "half"
 MAX_SAMPLES = 512
 COLUMNS = 4  # bits a program where columns are taken by themselves
 PROGRAMS = 528  # enough to fill the largest GPUs a few times over
-WARPS = 8
+WARPS = 8  # with four, the registers do not hold a program's numbers
 
 
 def coskewness(probs: Tensor) -> Tensor:
