@@ -277,7 +277,7 @@ def test_a_stacked_3x3_convolution_by_the_fused_kernel():
 
 
 @pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize(("channels", "side", "outputs"), [(3, 4, 32), (32, 2, 3), (5, 3, 1), (1, 1, 20)])
+@pytest.mark.parametrize(("channels", "side", "outputs"), [(3, 4, 32), (32, 2, 3), (5, 2, 1), (48, 2, 16), (1, 1, 20)])
 def test_disjoint_patches(monkeypatch, channels, side, outputs, last):
     from dwmr.fast import triton_conv, triton_patch
 
@@ -296,6 +296,13 @@ def test_disjoint_patches(monkeypatch, channels, side, outputs, last):
     plain = by_run(torch.nn.functional.conv2d), by_run(torch.nn.functional.conv_transpose2d)
     for fast, slow, x in zip((triton_patch.patch_conv, triton_patch.patch_transpose), plain, (image, numbers)):
         agree(lambda x, w, f=fast: f(laid(x), *among_others([w])), slow, [x, weight], bound=1e-4)
+
+
+@pytest.mark.parametrize(("shape", "known"), [((32, 3, 4, 4), True), ((3, 5, 3, 3), False), ((3, 5, 2, 4), False)])
+def test_patches_that_fit(shape, known):
+    from dwmr.fast import triton_patch
+
+    assert triton_patch.fits(torch.zeros(2, *shape)) == known
 
 
 def test_adam():

@@ -7,7 +7,8 @@ are read from the image, and written to it, where they lie; as products of matri
     scatter  patches from numbers: the transposed convolution, and the gradient of a convolution's input
     outer    how the matrix gave both: the gradient of either one's weights
 
-Images (S, N, C, H, W) may lie with their columns or their channels last. Products are in TF32, as in `triton_conv`.
+Images (S, N, C, H, W) may lie with their columns last, or their channels if these are a power of two. Products are in
+TF32, as in `triton_conv`.
 """
 
 from __future__ import annotations
@@ -27,9 +28,15 @@ NUMBERS = 4096  # of patches in one step of a program
 
 
 def fits(weight: Tensor) -> bool:
-    """Whether weights (S, O, C, k, k) are square and small enough for a program's registers."""
+    """Whether weights (S, O, C, k, k) are square, k a power of two, and small enough for a program's registers.
+
+    Where a number lies is then a matter of shifts. By divisions, k = 3 with five channels last in memory came out wrong
+    on an H200 with Triton 3.6, though right in its interpreter.
+    """
+    height, width = weight.shape[-2:]
     numbers = padded_size(weight[0, 0].numel())
-    return weight.shape[-1] == weight.shape[-2] and numbers <= 256 and numbers * padded_size(weight.shape[1]) <= 8192
+    small = numbers <= 256 and numbers * padded_size(weight.shape[1]) <= 8192
+    return height == width and _power_of_two(width) and small
 
 
 def patch_conv(x: Tensor, weight: Tensor) -> Tensor:
@@ -66,7 +73,7 @@ class _PatchTranspose(torch.autograd.Function):
         runs, count, _, height, width = x.shape
         channels, side = weight.shape[2:4]
         ctx.save_for_backward(rows, weight)
-        if channels >= 16:
+        if channels >= 16 and _power_of_two(channels):
             image = x.new_empty(runs, count, side * height, side * width, channels).permute(0, 1, 4, 2, 3)
         else:
             image = x.new_empty(runs, count, channels, side * height, side * width)
@@ -81,10 +88,14 @@ class _PatchTranspose(torch.autograd.Function):
         return d_x, _outer(gradient, rows, weight)
 
 
+def _power_of_two(number: int) -> bool:
+    return number & (number - 1) == 0
+
+
 def _in_order(x: Tensor) -> Tensor:
-    """An image in one piece, with its columns or its channels last."""
-    whole = x.is_contiguous() or x.permute(0, 1, 3, 4, 2).is_contiguous()
-    return x if whole else x.contiguous()
+    """An image in one piece, with its columns last, or its channels where shifts find them: see `fits`."""
+    channels_last = _power_of_two(x.shape[2]) and x.permute(0, 1, 3, 4, 2).is_contiguous()
+    return x if channels_last or x.is_contiguous() else x.contiguous()
 
 
 def _as_rows(x: Tensor) -> Tensor:
