@@ -42,8 +42,8 @@ def first_updates_agree(config, data, bound=1e-2):
 @pytest.mark.parametrize(("storage", "bound"), [(torch.float32, 1e-2), (torch.float16, 2e-2)])
 def test_the_first_updates_are_the_plain_paths(monkeypatch, ice, puzzle, preset, storage, bound):
     """Convolutions in TF32 on both paths: the terms of the first three updates agree to 1%; with half precision between
-    the layers, which the plain path has not, to 2% (1.04% is the most that was seen). After some twenty, rounding has been
-    multiplied to several percent; then only the outcomes over seeds can be compared."""
+    the layers, which the plain path has not, to 2% (1.04% is the most that was seen). After some twenty, rounding has
+    been multiplied to several percent; then only the outcomes over seeds can be compared."""
     from dwmr.fast import triton_conv
 
     monkeypatch.setattr(triton_conv, "STORAGE", storage)
