@@ -15,7 +15,7 @@ import torch
 
 import dwmr
 from dwmr.errors import InputError, TrainingDiverged
-from dwmr.evaluation import examine_many
+from dwmr.evaluation import examine_many, probes
 from dwmr.presets import PRESETS, preset
 from dwmr.reproduce import campaign
 from dwmr.reproduce.catalog import find_table
@@ -24,6 +24,7 @@ from dwmr.reproduce.runs import read_cell, read_table, run_file
 
 TABLE = find_table("table3")
 CPU = torch.device("cpu")
+USUAL_UPDATES = probes.MIN_UPDATES
 ONLY = ["dwmr,8puzzle", "no-var,8puzzle"]
 
 
@@ -89,6 +90,21 @@ def test_the_table_holds_a_figure_of_every_run(reference):
 def test_nothing_is_made_twice(reference, monkeypatch):
     monkeypatch.setattr(dwmr, "train_many", lambda *words, **more: pytest.fail("trained again"))
     assert run(reference, *ONLY)
+
+
+def test_side_by_side_gives_the_same_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(probes, "MIN_UPDATES", USUAL_UPDATES)  # as in the other processes
+    threads = torch.get_num_threads()
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // 2))
+    try:
+        assert run(tmp_path / "one", *ONLY)
+    finally:
+        torch.set_num_threads(threads)
+    assert run(tmp_path / "two", *ONLY, jobs=2)
+    for cell in TABLE.choose(ONLY):
+        one, two = (read_cell(tmp_path / name, cell).fresh for name in ("one", "two"))
+        assert [each.seed for each in one] == [each.seed for each in two] == [0, 1]
+        assert [each.figures for each in one] == [each.figures for each in two]
 
 
 def test_a_killed_reproduction_goes_on_and_gives_the_same_table(reference, tmp_path):

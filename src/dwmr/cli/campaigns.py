@@ -94,7 +94,7 @@ def tune(
     epilog=example(
         "dwmr reproduce table1 --plan",
         "dwmr reproduce table1 --only dwmr,8puzzle --runs 3",
-        "dwmr reproduce table2 --budget 540",
+        "dwmr reproduce table2 --jobs 4 --budget 540",
         "dwmr reproduce results",
     )
 )
@@ -107,6 +107,7 @@ def reproduce(
         "experiments/results"
     ),
     page: Annotated[Path, typer.Option(help="With results: the page to bring up to date.")] = Path("docs/results.md"),
+    jobs: Annotated[int, typer.Option(help="Groups of runs side by side, each in its own process.", min=1)] = 1,
     budget: Annotated[float | None, typer.Option(help="End in order before so many seconds.", min=1)] = None,
     again: Annotated[bool, typer.Option("--again", help="Repeat runs made with other values than now.")] = False,
     models: Annotated[Path | None, typer.Option(help="Keep the trained models here too, as run folders.")] = None,
@@ -143,6 +144,7 @@ def reproduce(
         destination,
         seeds,
         device=device,
+        jobs=jobs,
         budget=budget,
         again=again,
         models=models,

@@ -12,7 +12,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import torch
 
 import dwmr
 from dwmr.checkpoint import info_of, save_model
+from dwmr.config import Config
 from dwmr.data.collect import cached_benchmark
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.evaluation import examine_many
@@ -33,6 +34,7 @@ from dwmr.reproduce.runs import (
     same_machine,
     write_run,
 )
+from dwmr.reproduce.side_by_side import side_by_side
 from dwmr.train import check_choices
 from dwmr.transitions import Splits, Transitions, load_splits
 from dwmr.world_model import resolve_device
@@ -52,6 +54,16 @@ class Planned:
     missing: list[int]
     stale: dict[int, str]
     seconds: float | None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of a cell that are made together. Key and configuration are the cell's as the presets are now."""
+
+    cell: Cell
+    key: str
+    config: Config
+    seeds: list[int]
 
 
 def plan(table: Table, cells: Sequence[Cell], out: Path, seeds: Sequence[int], device: torch.device) -> list[Planned]:
@@ -121,6 +133,7 @@ def run(
     seeds: Sequence[int],
     *,
     device: str = "auto",
+    jobs: int = 1,
     budget: float | None = None,
     again: bool = False,
     models: Path | None = None,
@@ -129,62 +142,125 @@ def run(
 ) -> bool:
     """Make the runs that are missing; ``kept`` is called after each cell that gained some. True if all are there.
 
-    With a ``budget`` of seconds no cell is begun that would, by its estimate, end after it. ``models`` keeps the
-    trained models too, as run folders.
+    With several ``jobs`` so many groups are made side by side, each in a process of its own. With a ``budget`` of
+    seconds no group is begun that would, by its estimate, end after it. ``models`` keeps the trained models too, as run
+    folders.
     """
     started = time.perf_counter()
     where = resolve_device(device)
     for cell in cells:
         check_choices(cell.config)
     require_fresh(plan(table, cells, out, seeds, where), again)
-    data = _Data(out, table)
-    for number, cell in enumerate(cells, start=1):
-        for group in _groups(table, cell, out, seeds, where):
+    late = False
+
+    def due() -> Iterator[Group]:
+        nonlocal late
+        for number, cell, group in _groups(cells, out, seeds, where):
+            each = _seconds_each(cell, _known_seconds(out, table, machine_words(where)))
+            seconds = None if each is None else each * len(group)
             spent = time.perf_counter() - started
-            if budget is not None and spent + MARGIN * (group.seconds or 0.0) > budget:
+            if budget is not None and spent + MARGIN * (seconds or 0.0) > budget:
                 log.info("stopped in order after %.0f s; the same command goes on", spent)
-                return False
-            _announce(group, number, len(cells))
-            for stored in _make(cell, group.missing, data, str(where), models, progress):
-                write_run(out, cell, stored)
-            kept()
-    return True
+                late = True
+                return
+            which = ", ".join(map(str, group))
+            duration = f", about {seconds:.0f} s" if seconds is not None else ", no estimate yet"
+            log.info("[%d/%d] %s: seed %s%s", number, len(cells), cell.title, which, duration)
+            yield Group(cell, cell.key, cell.config, group)
+
+    maker = _Maker(_fingerprints(out, table), str(where), models, progress if jobs == 1 else False)
+    made = ((group, maker(group)) for group in due()) if jobs == 1 else side_by_side(maker, due(), jobs)
+    for group, stored in made:
+        for each in stored:
+            write_run(out, group.cell, each)
+        if jobs > 1:
+            log.info("%s: %d run(s) in %.0f s", group.cell.title, len(stored), sum(each.took for each in stored))
+        kept()
+    return not late
 
 
-def _groups(table: Table, cell: Cell, out: Path, seeds: Sequence[int], device: torch.device) -> Iterator[Planned]:
-    """What is missing of a cell: at once on a GPU, else run by run; estimated when its turn has come.
+def _groups(
+    cells: Sequence[Cell], out: Path, seeds: Sequence[int], device: torch.device
+) -> Iterator[tuple[int, Cell, list[int]]]:
+    """What is missing of each cell when its turn has come: at once on a GPU, else run by run.
 
     A group that a kill cut off while its files were written is made again as a whole, so that it comes out the same.
+    Cells that share their runs are made once.
     """
-    while True:
-        (entry,) = plan(table, [cell], out, seeds, device)
-        if not entry.missing:
-            return
-        each = None if entry.seconds is None else entry.seconds / len(entry.missing)
-        group = entry.missing[:1]
-        if device.type == "cuda":
-            cut_off = [run.together for run in read_cell(out, cell).fresh if set(run.together) & set(entry.missing)]
-            group = cut_off[0] if cut_off else entry.missing
-        yield Planned(cell, entry.done, group, {}, None if each is None else each * len(group))
+    seen: set[str] = set()
+    for number, cell in enumerate(cells, start=1):
+        if cell.key in seen:
+            continue
+        seen.add(cell.key)
+        fresh = read_cell(out, cell).fresh
+        missing = [seed for seed in seeds if seed not in {run.seed for run in fresh}]
+        if device.type != "cuda":
+            yield from ((number, cell, [seed]) for seed in missing)
+            continue
+        for together in [run.together for run in fresh]:
+            if set(together) & set(missing):
+                missing = [seed for seed in missing if seed not in together]
+                yield number, cell, together
+        if missing:
+            yield number, cell, missing
 
 
-def _announce(group: Planned, number: int, cells: int) -> None:
-    which = ", ".join(map(str, group.missing))
-    duration = f", about {group.seconds:.0f} s" if group.seconds is not None else ", no estimate yet"
-    log.info("[%d/%d] %s: seed %s%s", number, cells, group.cell.title, which, duration)
+def _fingerprints(out: Path, table: Table) -> dict[str, str]:
+    """The data that stored runs were made with, by benchmark."""
+    return {
+        benchmark: runs.fresh[0].data["fingerprint"]
+        for (_, benchmark), runs in read_table(out, table).items()
+        if runs.fresh
+    }
 
 
-class _Data:
-    """The benchmarks in use, loaded once, and words that tell them from others."""
+@dataclass
+class _Maker:
+    """Trains groups of runs and judges them on the test split. The benchmarks in use are loaded once."""
 
-    def __init__(self, out: Path, table: Table) -> None:
-        self.loaded: dict[str, tuple[Splits, dict[str, Any]]] = {}
-        self.stored: dict[str, str] = {}
-        for (_, benchmark), runs in read_table(out, table).items():
-            if runs.fresh:
-                self.stored[benchmark] = runs.fresh[0].data["fingerprint"]
+    stored: dict[str, str]
+    device: str
+    models: Path | None
+    progress: bool | None
+    loaded: dict[str, tuple[Splits, dict[str, Any]]] = field(default_factory=dict)
 
-    def of(self, benchmark: str) -> tuple[Splits, dict[str, Any]]:
+    def __call__(self, group: Group) -> list[StoredRun]:
+        started = time.perf_counter()
+        splits, words = self._data(group.cell.benchmark)
+        assert splits.test is not None
+        loaded = time.perf_counter()
+        with warnings.catch_warnings():
+            # Some cells are there to show a collapse; it is in their figures.
+            warnings.filterwarnings("ignore", message=".*the code is collapsing", category=RuntimeWarning)
+            results = dwmr.train_many(
+                group.config, train=splits.train, seeds=group.seeds, device=self.device, progress=self.progress
+            )
+        trained = time.perf_counter()
+        runs = [result for result in results if isinstance(result, dwmr.Run)]
+        if self.models is not None:
+            _keep_models(runs, self.models / group.key, splits.train)
+        told = {"train": splits.train, "test": splits.test, "rollout": splits.rollout}
+        found = iter(examine_many([each.model for each in runs], **told) if runs else [])  # type: ignore[arg-type]
+        judged = time.perf_counter()
+        seconds = {"loading": loaded - started, "training": trained - loaded, "evaluation": judged - trained}
+        return [
+            StoredRun(
+                seed=seed,
+                config=group.config.to_dict(),
+                data=words,
+                figures=None if isinstance(result, TrainingDiverged) else next(found).figures,
+                diverged=str(result) if isinstance(result, TrainingDiverged) else None,
+                last_epoch=result.metrics[-1] if isinstance(result, dwmr.Run) else None,
+                together=list(group.seeds),
+                seconds={name: round(value / len(group.seeds), 3) for name, value in seconds.items()},
+                machine=machine_words(torch.device(self.device)),
+                code=code_words(),
+            )
+            for seed, result in zip(group.seeds, results)
+        ]
+
+    def _data(self, benchmark: str) -> tuple[Splits, dict[str, Any]]:
+        """The splits, and words that tell them from others."""
         if benchmark not in self.loaded:
             splits = load_splits(cached_benchmark(benchmark))
             if splits.test is None or not (splits.train.labelled and splits.test.labelled):
@@ -195,47 +271,6 @@ class _Data:
             words = {name: value for name, value in splits.train.about.items() if name != "split"}
             self.loaded[benchmark] = splits, {**words, "fingerprint": fingerprint}
         return self.loaded[benchmark]
-
-
-def _make(
-    cell: Cell, seeds: Sequence[int], data: _Data, device: str, models_folder: Path | None, progress: bool | None
-) -> list[StoredRun]:
-    """Train the runs of these seeds together and judge them on the test split."""
-    started = time.perf_counter()
-    splits, words = data.of(cell.benchmark)
-    assert splits.test is not None
-    loaded = time.perf_counter()
-    with warnings.catch_warnings():
-        # Some cells are there to show a collapse; it is in their figures.
-        warnings.filterwarnings("ignore", message=".*the code is collapsing", category=RuntimeWarning)
-        results = dwmr.train_many(cell.config, train=splits.train, seeds=seeds, device=device, progress=progress)
-    trained = time.perf_counter()
-    if models_folder is not None:
-        _keep_models([each for each in results if isinstance(each, dwmr.Run)], models_folder / cell.key, splits.train)
-    models = [result.model for result in results if isinstance(result, dwmr.Run)]
-    told = {"train": splits.train, "test": splits.test, "rollout": splits.rollout}
-    found = iter(examine_many(models, **told) if models else [])  # type: ignore[arg-type]
-    judged = time.perf_counter()
-    seconds = {"loading": loaded - started, "training": trained - loaded, "evaluation": judged - trained}
-    machine = machine_words(torch.device(device))
-    stored = []
-    for seed, result in zip(seeds, results):
-        fell = isinstance(result, TrainingDiverged)
-        stored.append(
-            StoredRun(
-                seed=seed,
-                config=cell.config.to_dict(),
-                data=words,
-                figures=None if fell else next(found).figures,
-                diverged=str(result) if fell else None,
-                last_epoch=result.metrics[-1] if isinstance(result, dwmr.Run) else None,
-                together=list(seeds),
-                seconds={name: round(value / len(seeds), 3) for name, value in seconds.items()},
-                machine=machine,
-                code=code_words(),
-            )
-        )
-    return stored
 
 
 def _keep_models(runs: Sequence[dwmr.Run], folder: Path, train: Transitions) -> None:
