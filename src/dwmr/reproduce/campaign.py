@@ -140,7 +140,7 @@ def run(
     progress: bool | None = None,
     kept: Callable[[], object] = lambda: None,
 ) -> bool:
-    """Make the runs that are missing; ``kept`` is called after each cell that gained some. True if all are there.
+    """Make the runs that are missing; ``kept`` is called after each group of them. True if all are there.
 
     With several ``jobs`` so many groups are made side by side, each in a process of its own. With a ``budget`` of
     seconds no group is begun that would, by its estimate, end after it. ``models`` keeps the trained models too, as run
