@@ -1,6 +1,7 @@
 """Figures in the documentation are those of the committed results."""
 
 import json
+import re
 import statistics
 from pathlib import Path
 
@@ -177,3 +178,13 @@ def test_what_distilling_does(start, rounds):
     names = ["true_labels_encoding", "true_labels_imagination", "board_encoding", "board_imagination"]
     names += ["exact_next", "same_code", "f1_100"]
     assert shown == pytest.approx([found[name] for name in names], abs=0.051)
+
+
+def test_how_rare_the_lost_labels_are():
+    page = (ROOT / "docs" / "beyond.md").read_text(encoding="utf-8").partition("## Why a rare thing is lost")[2]
+    words = re.search(r"ice is (\S+)% of the cells,\s+rock (\S+)%, goal and agent (\S+)% each", page)
+    assert words is not None
+    ice, rock, rare = map(float, words.groups())
+    for run in results("rare_labels.json").values():
+        assert [run["share"][name] for name in ("ice", "rock")] == pytest.approx([ice, rock], abs=0.51)
+        assert [run["share"][name] for name in ("goal", "agent")] == pytest.approx([rare, rare], abs=0.1)
