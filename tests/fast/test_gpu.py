@@ -23,12 +23,12 @@ def puzzle():
 FAMILIES = ("dwmr", "dwmr+ae", "dwmr+beta-vae", "deepcubeai")
 
 
-def first_updates_agree(config, data, bound=1e-2):
+def first_updates_agree(config, data):
     fast = dwmr.train(config, train=data, device="cuda", progress=False)
     plain = dwmr.train(config, train=data, device="cuda", fast="off", progress=False)
     for ours, theirs in zip(fast.metrics, plain.metrics):
         for name, value in theirs["terms"].items():
-            assert ours["terms"][name] == pytest.approx(value, rel=bound, abs=1e-3), name
+            assert ours["terms"][name] == pytest.approx(value, rel=1e-2, abs=1e-3), name
 
 
 @pytest.mark.parametrize(
@@ -39,16 +39,16 @@ def first_updates_agree(config, data, bound=1e-2):
         "iceslider/strong",
     ],
 )
-@pytest.mark.parametrize(("storage", "bound"), [(torch.float32, 1e-2), (torch.float16, 2e-2)])
-def test_the_first_updates_are_the_plain_paths(monkeypatch, ice, puzzle, preset, storage, bound):
-    """Convolutions in TF32 on both paths: the terms of the first three updates agree to 1%; with half precision between
-    the layers, which the plain path has not, to 2% (1.04% is the most that was seen). After some twenty, rounding has
-    been multiplied to several percent; then only the outcomes over seeds can be compared."""
+@pytest.mark.parametrize("storage", [torch.float32, torch.float16])
+def test_the_first_updates_are_the_plain_paths(monkeypatch, ice, puzzle, preset, storage):
+    """Convolutions in TF32 on both paths, whatever is kept between the layers: the terms of the first three updates agree
+    to 1%. After some twenty, rounding has been multiplied to several percent; then only the outcomes over seeds can be
+    compared."""
     from dwmr.fast import triton_conv
 
     monkeypatch.setattr(triton_conv, "STORAGE", storage)
     data = (puzzle if preset.startswith("8puzzle") else ice)[:192]
-    first_updates_agree(dwmr.preset(preset, epochs=1, batch_size=64, cross_from=0, cross_to=0), data, bound)
+    first_updates_agree(dwmr.preset(preset, epochs=1, batch_size=64, cross_from=0, cross_to=0), data)
 
 
 def test_the_first_small_steps_of_the_board_as_a_whole(puzzle):
