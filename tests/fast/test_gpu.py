@@ -41,9 +41,9 @@ def first_updates_agree(config, data):
 )
 @pytest.mark.parametrize("storage", [torch.float32, torch.float16])
 def test_the_first_updates_are_the_plain_paths(monkeypatch, ice, puzzle, preset, storage):
-    """Convolutions in TF32 on both paths, whatever is kept between the layers: the terms of the first three updates agree
-    to 1%. After some twenty, rounding has been multiplied to several percent; then only the outcomes over seeds can be
-    compared."""
+    """Convolutions in TF32 on both paths, whatever is kept between the layers: the terms of the first three updates
+    agree to 1%. After some twenty, rounding has been multiplied to several percent; then only the outcomes over seeds
+    can be compared."""
     from dwmr.fast import triton_conv
 
     monkeypatch.setattr(triton_conv, "STORAGE", storage)
