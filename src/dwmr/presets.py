@@ -125,10 +125,25 @@ REGULARIZED: dict[str, dict[str, Any]] = {
 
 # For DWMR alone: over more seeds it loses labels with the values above, which its tuning did not see (docs/log.md).
 ALONE: dict[str, dict[str, Any]] = {
-    "iceslider": REGULARIZED["iceslider"] | {"lr": 1.4e-3, "high": 3},
+    "iceslider": {
+        "scheme": "two_step_st",
+        "lr": 0.002642,
+        "lr_factor": 0.9724,
+        "pred_factor": 1.081,
+        "var": 2.166,
+        "cor": 5.631,
+        "cos": 0.4589,
+        **dict.fromkeys(("var_factor", "cor_factor", "cos_factor"), 1.007),
+        "loc": 1.134,
+        "loc_factor": 0.9738,
+        "gamma": 0.3444,
+        "high": 3,
+        "tau": 0.8839,
+        "tau_factor": 0.9931,
+    },
     "iceslider-noisy": {
         "scheme": "two_step_st",
-        "lr": 3.1e-3,
+        "lr": 2e-3,
         "lr_factor": 0.986,
         "pred_factor": 1.076,
         "var": 0.78,
