@@ -212,7 +212,8 @@ def _took(results: Results) -> list[str]:
     words = []
     for machine in sorted({run.machine for run in each.values()}):
         took = [run.took for run in each.values() if run.machine == machine]
-        words.append(f"{len(took)} runs: {sum(took) / 60:.1f} minutes to load, train and evaluate ({machine}).")
+        minutes = f"{sum(took) / 60:.1f} minutes to load, train and evaluate"
+        words.append(f"{len(took)} runs: {minutes}, added up where several were made side by side ({machine}).")
     return words
 
 
