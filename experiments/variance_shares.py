@@ -68,6 +68,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--benchmarks", default=",".join(BENCHMARKS))
+    parser.add_argument("--of", default=",".join(MODELS), metavar="MODELS", help="which models, separated by commas")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--models", type=Path, help="run folders as `dwmr reproduce --models` keeps them")
@@ -77,7 +78,7 @@ def main() -> None:
         parser.error(f"{chosen.out} does not exist, so there is nothing to draw")
     for benchmark in [] if chosen.draw else chosen.benchmarks.split(","):
         data = dwmr.load_splits(cached_benchmark(benchmark))
-        for model in MODELS:
+        for model in chosen.of.split(","):
             results = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
             if model not in results.setdefault(benchmark, {}):
                 found = trained(f"{benchmark}/{model}", data, chosen.seed, chosen.device, chosen.models)

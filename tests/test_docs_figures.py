@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from dwmr.reproduce import paper
+from dwmr.reproduce.catalog import find_table
+from dwmr.reproduce.cells import PARTS
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -163,6 +167,17 @@ def test_the_headline_in_the_readme(start, benchmark):
     figures = results("strong.json")[benchmark]
     wanted = [statistics.mean(figures[name]) for name in ("encoding", "imagination", "exact_next")]
     assert shown == pytest.approx(wanted, abs=0.051)
+
+
+@pytest.mark.parametrize("row", find_table("table1").rows, ids=lambda row: row.name)
+def test_table_1_in_the_readme(row):
+    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("| ours (paper) |")[2]
+    for cell, benchmark in zip(line_of(text, f"| {row.title} |").split("|")[2:-1], paper.ALL, strict=True):
+        found, printed = results("table1.json")[row.name][benchmark], paper.TABLE1[row.name][benchmark]
+        ours, _, theirs = cell.strip(" )").partition(" (")
+        means = [statistics.mean(found[part]) for part in PARTS]
+        assert [float(number) for number in ours.split(" / ")] == pytest.approx(means, abs=0.051)
+        assert [float(number) for number in theirs.split(" / ")] == [getattr(printed, part).mean for part in PARTS]
 
 
 @pytest.mark.parametrize(("start", "rounds"), [("| before |", 0), ("| one round |", 1), ("| two rounds |", 2)])
