@@ -180,6 +180,18 @@ def test_table_1_in_the_readme(row):
         assert [float(number) for number in theirs.split(" / ")] == [getattr(printed, part).mean for part in PARTS]
 
 
+@pytest.mark.parametrize("row", [*find_table("table1").rows, find_table("strong").rows[0]], ids=lambda row: row.name)
+def test_how_much_of_a_bit_is_the_states(row):
+    page = (ROOT / "docs" / "beyond.md").read_text(encoding="utf-8").partition("the state's part |")[2]
+    cells = line_of(page.partition("\n\n")[0], f"| {row.title} |").split("|")[2:-1]
+    for cell, benchmark in zip(cells, ("8puzzle", "8puzzle-noisy", "iceslider-noisy"), strict=True):
+        files = (ROOT / "experiments" / "results" / "runs" / benchmark / row.preset).glob("seed-*.json")
+        shares = [json.loads(path.read_text())["figures"]["codes"]["state_share"] for path in files]
+        mean, deviation = map(float, cell.split("±"))
+        assert mean == pytest.approx(statistics.mean(shares), abs=0.051)
+        assert deviation == pytest.approx(statistics.stdev(shares), abs=0.051)
+
+
 @pytest.mark.parametrize(("start", "rounds"), [("| before |", 0), ("| one round |", 1), ("| two rounds |", 2)])
 def test_what_distilling_does(start, rounds):
     page = (ROOT / "docs" / "beyond.md").read_text(encoding="utf-8").partition("## Filter, prune, distil")[2]
