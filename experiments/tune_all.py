@@ -18,24 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import dwmr
-from dwmr.data.collect import collect_benchmark
+from dwmr.data.collect import cached_benchmark
 from dwmr.errors import InputError
-from dwmr.files import cache_folder
 from dwmr.reproduce.catalog import find_table
 from dwmr.tables import tuning_line
 from dwmr.tuning import prepare, save, tune, write_preset
 from dwmr.tuning.campaign import AT_ONCE, TRIALS
 
 LEAST = 60.0  # seconds that must be left for another study to be begun
-
-
-def data_of(preset: str) -> dwmr.Splits:
-    """The benchmark's data in the cache, collected when it is not there yet."""
-    benchmark = preset.split("/")[0]
-    folder = cache_folder() / "data" / benchmark
-    if not folder.exists():
-        collect_benchmark(benchmark, folder)
-    return dwmr.load_splits(folder)
 
 
 def known(journal: Path) -> dict[str, Any]:
@@ -69,7 +59,7 @@ def main() -> None:
         for name, journal in journals.items():
             found = known(journal)
             if not found["finished"]:
-                data = data_of(name)
+                data = dwmr.load_splits(cached_benchmark(name.split("/")[0]))
                 left = deadline - time.monotonic()
                 if left < LEAST:
                     print(f"{name}: no time left; the same command goes on", flush=True)
