@@ -215,3 +215,42 @@ def test_how_rare_the_lost_labels_are():
     for run in results("rare_labels.json").values():
         assert [run["share"][name] for name in ("ice", "rock")] == pytest.approx([ice, rock], abs=0.51)
         assert [run["share"][name] for name in ("goal", "agent")] == pytest.approx([rare, rare], abs=0.1)
+
+
+@pytest.mark.parametrize(("start", "row"), [("| tile by tile |", "grid"), ("| the board as a whole |", "no grid")])
+def test_what_a_shifted_board_costs(start, row):
+    page = (ROOT / "docs" / "beyond.md").read_text(encoding="utf-8").partition("| every board moved by |")[2]
+    distances = [cell.removesuffix("px ").strip() for cell in page.partition("\n")[0].split("|")[:-1]]
+    figures = results("shifted_board.json")["8puzzle"][row]
+    for distance, cell in zip(distances, line_of(page, start).split("|")[2:-1], strict=True):
+        runs = figures[distance]["validation"]
+        wanted = [statistics.mean(run[name] for run in runs) for name in ("encoding", "imagination", "exact_next")]
+        assert [float(number) for number in re.split(" / |, ", cell)] == pytest.approx(wanted, abs=0.051)
+
+
+@pytest.mark.parametrize(
+    ("start", "benchmark", "observer", "row"),
+    [
+        ("| 8-puzzle, the board as a whole |", "8puzzle", "supervised conv, 64 bits", "strong"),
+        ("| 8-puzzle, tile by tile |", "8puzzle", "supervised tiles, 63 bits", "strong-grid"),
+        ("| noisy, the board as a whole |", "8puzzle-noisy", "supervised conv, 64 bits", "strong"),
+        ("| noisy, tile by tile |", "8puzzle-noisy", "supervised tiles, 63 bits", "strong-grid"),
+    ],
+)
+def test_what_labels_teach_the_encoders(start, benchmark, observer, row):
+    page = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    taught, alone = results("ceilings.json")[benchmark][observer], results("strong_rows.json")[row][benchmark]
+    wanted = [taught["encoding"][name] for name in ("f1", "board_accuracy")]
+    wanted += [statistics.mean(alone[name]) for name in ("encoding", "board_encoding")]
+    assert [float(cell) for cell in line_of(page, start).split("|")[2:-1]] == pytest.approx(wanted, abs=0.051)
+
+
+def test_what_distilling_does_to_ten_runs():
+    page = (ROOT / "docs" / "beyond.md").read_text(encoding="utf-8").partition("Ten test runs, before and after")[2]
+    shown = [float(number) for number in re.findall(r"\b\d+\.\d\b", page.partition("A teacher")[0])]
+    found = results("distilled.json")["8puzzle-noisy/strong"]
+    both = [[statistics.mean(found[when][name]) for name in PARTS] for when in ("before", "after")]
+    wanted = [figure for pair in both for figure in pair]
+    for name in ("board_imagination", "exact_next", "same_code", "f1_100"):
+        wanted += [statistics.mean(found[when][name]) for when in ("before", "after")]
+    assert shown == pytest.approx(wanted, abs=0.051)
