@@ -77,6 +77,24 @@ def chosen(runs: list[dict[str, Any]], compared: dict[int, dict[str, Any]]) -> d
     return {"trial": trial, "mean": mean, "std": std, "values": compared[trial]}
 
 
+def provenance(study: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """The study's, with these seeds and epochs; what its own seeds had chosen stands beside."""
+    own, scores = study["provenance"], imaginations(found["runs"])
+    start = next(entry["trial"] for entry in study["confirmations"] if entry["start"])
+    epochs = start_values(study["preset"]).epochs
+    return own | {
+        "confirmed_with_seeds": found["seeds"],
+        "start_values": statistics.mean(scores[start]),
+        "run_epochs": own["run_epochs"] + len(found["runs"]) * epochs,
+        "compared": list(scores),
+        "study_confirmed": {
+            "with_seeds": own["confirmed_with_seeds"],
+            "start_values": own["start_values"],
+            **{key: study["chosen"][key] for key in ("trial", "mean", "std")},
+        },
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("preset")
@@ -98,13 +116,10 @@ def main() -> None:
         about = {"preset": given.preset, "seeds": seeds, "machine": machine, "code": code_words()}
         atomic_write_json(out, {**about, "chosen": chosen(runs, compared), "runs": runs})
     found = json.loads(out.read_text())
-    means = {trial: statistics.mean(each) for trial, each in imaginations(found["runs"]).items()}
-    for trial, mean in means.items():
-        print(f"trial {trial}: {mean:.2f}", flush=True)
+    for trial, each in imaginations(found["runs"]).items():
+        print(f"trial {trial}: {statistics.mean(each):.2f}", flush=True)
     if given.write_preset:
-        *_, start = compared
-        again = {"confirmed_with_seeds": found["seeds"], "start_values": means[start], "compared": list(compared)}
-        print(write_preset({**study, "chosen": found["chosen"], "provenance": {**study["provenance"], **again}}))
+        print(write_preset({**study, "chosen": found["chosen"], "provenance": provenance(study, found)}))
 
 
 if __name__ == "__main__":

@@ -254,3 +254,78 @@ def test_what_distilling_does_to_ten_runs():
     for name in ("board_imagination", "exact_next", "same_code", "f1_100"):
         wanted += [statistics.mean(found[when][name]) for when in ("before", "after")]
     assert shown == pytest.approx(wanted, abs=0.051)
+
+
+def words_of(page: str) -> str:
+    return " ".join((ROOT / page).read_text(encoding="utf-8").split())
+
+
+def means(figures: dict, *names: str) -> str:
+    return " / ".join(f"{statistics.mean(figures[name]):.1f}" for name in names)
+
+
+def test_what_two_views_add_to_the_strong_model():
+    found, text = results("strong_rows.json")["strong-two-views"], words_of("docs/beyond.md")
+    clean, noisy = found["8puzzle"], found["8puzzle-noisy"]
+    assert f"{means(clean, *PARTS)} on the 8-puzzle, with one run of the five at {min(clean['encoding']):.1f}" in text
+    assert f"{means(noisy, *PARTS)} with noise" in text
+
+
+def test_the_noisy_8_puzzle_trained_again():
+    first, again = results("strong.json")["8puzzle-noisy"], results("distilled.json")["8puzzle-noisy/strong"]["before"]
+    all_twenty = {part: first[part] + again[part] for part in PARTS}
+    text = words_of("docs/beyond.md")
+    assert f"the mean is {means(again, *PARTS)}: in imagination below 98" in text
+    assert f"the ten in the table, {means(first, *PARTS)}," in text
+    assert f"Over all twenty it is {means(all_twenty, *PARTS)}" in text
+
+
+def test_how_far_imagination_holds_with_noise():
+    text = words_of("docs/beyond.md")
+    puzzle, ice = results("strong.json")["8puzzle-noisy"], results("strong.json")["iceslider-noisy"]
+    assert f"F1 is {means(puzzle, 'f1_20')} after 20 steps and {means(puzzle, 'f1_100')} after 100" in text
+    assert f"from {means(puzzle, 'exact_next')}% to {means(puzzle, 'exact_100')}% after 100 steps" in text
+    files = (ROOT / "experiments" / "results" / "runs" / "iceslider-noisy" / "strong").glob("seed-*.json")
+    one_step = statistics.mean(json.loads(path.read_text())["figures"]["rollout"]["1"]["exact"] for path in files)
+    far = f"{means(ice, 'exact_100')}% after 100 and {means(ice, 'exact_1000')}% after 1,000"
+    assert f"{one_step:.1f}% after one step of the roll-outs, {far}" in text
+    assert f"the same code in only {means(ice, 'same_code')}%" in text
+
+
+def test_the_bits_of_noisy_iceslider_that_tell_nothing():
+    found = results("variance_shares.json")["iceslider-noisy"]["strong"]
+    silent, telling = [[share for share in found["bits"] if (share > 1) is told] for told in (False, True)]
+    assert found["dead"] + len(silent) == 56
+    told = f"{len(telling)} have {statistics.mean(telling):.1f} in the mean and no less than {min(telling):.1f}"
+    assert f"{found['dead']} never change, {len(silent)} have a share of 0, and the other {told}" in words_of(
+        "docs/beyond.md"
+    )
+
+
+def test_what_agreement_does_on_noisy_iceslider():
+    with_it, without = (
+        results("strong_rows.json")[row]["iceslider-noisy"] for row in ("strong", "strong-no-agreement")
+    )
+    wanted = f"without it {means(without, 'exact_next')}% of the next codes are exact on noisy IceSlider"
+    assert f"{wanted}, with it {means(with_it, 'exact_next')}%" in words_of("docs/beyond.md")
+
+
+def test_noisy_iceslider_beside_its_observers_and_over_true_labels():
+    strong, observers = results("strong.json")["iceslider-noisy"], results("ceilings.json")["iceslider-noisy"].values()
+    boards = [observer["encoding"]["board_accuracy"] for observer in observers]
+    text = words_of("docs/evaluation.md")
+    assert f"they read {min(boards):.1f} to {max(boards):.1f}%" in text
+    assert f"reads {means(strong, 'board_encoding')}% by its linear probe" in text
+    over_true = f"over the true labels it is {means(strong, 'true_f1_encoding', 'true_f1_imagination')}"
+    assert over_true in words_of("README.md")
+    assert over_true in words_of("docs/beyond.md")
+
+
+def test_what_choosing_without_labels_costs_in_the_log():
+    studies = [list(rungs.values()) for rungs in results("label_free.json").values()]
+    last, three_seeds = ([rungs[place]["cost"] for rungs in studies] for place in (-2, -1))
+    cheap = [[cost for cost in costs if cost < 5] for costs in (last, three_seeds)]
+    text = words_of("docs/log.md")
+    assert f"at the last rung of {len(cheap[0])} of {len(studies)} studies" in text
+    assert f"0–2.6 in {len(cheap[1])} of them" in text
+    assert [max(costs) for costs in cheap] == pytest.approx([3.5, 2.6], abs=0.051)

@@ -85,6 +85,18 @@ def test_collisions_are_found_out():
     assert told(found)["collisions"] == NO
 
 
+@pytest.mark.parametrize("labels", [True, False])
+def test_a_code_that_never_changes_proves_nothing(labels):
+    def constant(images):
+        return np.zeros((len(images), 4), dtype=bool)
+
+    found = certify(constant, lambda codes, actions: codes, redrawn(ring_transitions(labels=labels)))
+    assert {name for name, answer in told(found).items() if answer == YES} == set()
+    assert told(found)["bits"] == NO
+    assert told(found)["collisions"] == (NO if labels else NOT_TESTED)
+    assert found["summary"].startswith("Every frame has the same code: this model says nothing.")
+
+
 def test_drift_along_the_episodes_of_the_transitions():
     seen = ring_transitions(episodes=10, steps=40)
     found = certify(encode, lambda codes, actions: codes, seen)["drift"]

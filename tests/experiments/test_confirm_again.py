@@ -37,6 +37,21 @@ def test_the_highest_mean_is_chosen_and_a_divergence_counts():
     assert found["values"] == {"lr": 1e-3}
 
 
+def test_the_provenance_counts_both_rounds_and_keeps_the_first():
+    compared = list(confirm_again.candidates(STUDY))
+    runs = [{"trial": trial, "seed": seed, "imagination": 90.0 + seed} for trial in compared for seed in (0, 1)]
+    own = STUDY["provenance"]
+    found = confirm_again.provenance(STUDY, {"seeds": [0, 1], "runs": runs})
+    assert found["run_epochs"] == own["run_epochs"] + 3 * 2 * 20
+    assert found["confirmed_with_seeds"] == [0, 1]
+    assert found["start_values"] == 90.5
+    assert found["compared"] == compared
+    assert found["study_confirmed"]["with_seeds"] == own["confirmed_with_seeds"]
+    assert found["study_confirmed"]["start_values"] == own["start_values"]
+    assert found["study_confirmed"]["mean"] == STUDY["chosen"]["mean"]
+    assert found["commit"] == own["commit"]
+
+
 @pytest.mark.filterwarnings("ignore:.*bits never changed:RuntimeWarning")
 def test_runs_of_different_schemes_are_trained_and_judged(tiny, monkeypatch):
     monkeypatch.setattr(confirm_again, "cached_benchmark", lambda name: name)

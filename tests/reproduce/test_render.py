@@ -80,12 +80,34 @@ def test_claims_are_counted_in_ours_and_in_the_papers(tmp_path):
     store(tmp_path, TABLE1, "dwmr", "8puzzle", [90.0, 91.0])
     store(tmp_path, TABLE1, "ae", "8puzzle", [60.0, 61.0])
     store(tmp_path, TABLE1, "deepcubeai", "8puzzle", [92.0, 93.0])
-    first, second, third = claims.sentences(TABLE1, read_table(tmp_path, TABLE1))
+    first, second, third, *_, last = claims.sentences(TABLE1, read_table(tmp_path, TABLE1))
     assert "in 2 of 4 comparisons (2 by more than two standard errors)" in first
-    assert "Not so: 8puzzle encoding, dwmr 90.5 < deepcubeai 92.5; 8puzzle imagination" in first
+    assert (
+        "Not so (≪ by more than two standard errors): 8puzzle encoding, dwmr 90.5 ≪ deepcubeai 92.5; 8puzzle" in first
+    )
     assert "in the paper's figures in 23 of 24" in first  # AE encodes noisy IceSlider better
     assert "in 2 of 2 comparisons" in second
     assert "nothing to compare yet" in third
+    assert "AE in 2 of 2 (+19.5 to +23.5); DeepCubeAI in 2 of 2 (+13.5 to +14.5); DWMR in 1 of 2 (−0.5 to +5.5)" in last
+
+
+def test_a_small_reversal_is_not_called_clear(tmp_path):
+    store(tmp_path, TABLE1, "dwmr", "8puzzle", [90.0, 94.0])
+    store(tmp_path, TABLE1, "ae", "8puzzle", [91.0, 95.0])
+    first, *_ = claims.sentences(TABLE1, read_table(tmp_path, TABLE1))
+    assert "Not so: 8puzzle encoding, dwmr 92.0 < ae 93.0; 8puzzle imagination, dwmr 91.0 < ae 92.0." in first
+
+
+def test_a_claim_about_some_columns_is_judged_there_alone(tmp_path):
+    for benchmark in ("8puzzle", "8puzzle-noisy"):
+        store(tmp_path, TABLE3, "no-loc", benchmark, [70.0, 72.0])
+        store(tmp_path, TABLE3, "no-cor", benchmark, [60.0, 62.0])
+        store(tmp_path, TABLE3, "no-cos", benchmark, [80.0, 82.0])
+    (locality,) = (
+        text for text in claims.sentences(TABLE3, read_table(tmp_path, TABLE3)) if "removing locality" in text
+    )
+    assert "in 2 of 4 comparisons" in locality
+    assert "8puzzle-noisy encoding, no-cor 61.0 ≪ no-loc 71.0" in locality
 
 
 def test_rows_of_the_same_runs_are_not_compared(tmp_path, monkeypatch):
@@ -94,7 +116,9 @@ def test_rows_of_the_same_runs_are_not_compared(tmp_path, monkeypatch):
     for name in ("8puzzle/dwmr", "8puzzle-noisy/dwmr"):
         monkeypatch.setitem(PRESETS, name, preset(name, lr_factor=1.0))
     table = find_table("table2")
-    schedules = claims.sentences(table, read_table(tmp_path, table))[-1]
+    (schedules,) = (
+        text for text in claims.sentences(table, read_table(tmp_path, table)) if text.startswith("Schedules")
+    )
     assert "16 comparisons are of the same runs" in schedules
     assert "in the paper's figures in 15 of 16" in schedules
 

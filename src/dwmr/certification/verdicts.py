@@ -20,7 +20,8 @@ STEADY = 1.0  # percent by which imagined codes may be less known than real ones
 class Question:
     """A figure is as good as ``yes`` or better: yes; as ``partly``: partly; else no. ``best`` says where better lies.
 
-    ``find`` gives the figure and a remark, or None and the reason why it could not be had.
+    ``find`` gives the figure and a remark, or None and the reason why it could not be had. What a code that never
+    changes would answer well is not ``asked_of_a_constant`` one.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Question:
     unit: str = "%"
     more_is_better: bool = True
     labels: bool = False
+    asked_of_a_constant: bool = False
 
     def answer(self, figure: float) -> str:
         def reaches(bar: float) -> bool:
@@ -43,7 +45,10 @@ def answers(certificate: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The answers to all questions: name, question, answer, figure, unit, remark, and the two thresholds."""
     found = []
     for question in QUESTIONS:
-        figure, remark = question.find(certificate)
+        if _constant(certificate) and not question.asked_of_a_constant:
+            figure, remark = None, "the code never changes, so it proves nothing"
+        else:
+            figure, remark = question.find(certificate)
         found.append(
             {
                 "name": question.name,
@@ -73,7 +78,9 @@ def summary(certificate: Mapping[str, Any]) -> str:
     """What to do with the model, in a sentence or two."""
     steps = trusted_steps(certificate["drift"])
     longest = max(map(int, certificate["drift"]), default=0)
-    if steps == 0:
+    if _constant(certificate):
+        advice = "Every frame has the same code: this model says nothing."
+    elif steps == 0:
         advice = "Do not rely on whole imagined codes, not even one step ahead."
     elif steps == longest:
         advice = f"Imagine up to {steps:,} steps ahead, the longest that was tested."
@@ -86,6 +93,10 @@ def summary(certificate: Mapping[str, Any]) -> str:
     if untested:
         advice += f" Not tested: {', '.join(untested)}."
     return advice
+
+
+def _constant(certificate: Mapping[str, Any]) -> bool:
+    return bool(certificate["dead"] == certificate["bits"])
 
 
 def _useful(certificate: Mapping[str, Any]) -> tuple[float | None, str]:
@@ -155,7 +166,7 @@ def _graph(certificate: Mapping[str, Any]) -> tuple[float | None, str]:
 
 
 QUESTIONS = (
-    Question("bits", "Does every bit say something of its own?", _useful, yes=90, partly=50),
+    Question("bits", "Does every bit say something of its own?", _useful, yes=90, partly=50, asked_of_a_constant=True),
     Question(
         "redrawing",
         "Does a state keep its code when it is drawn again?",
@@ -190,6 +201,7 @@ QUESTIONS = (
         partly=5,
         more_is_better=False,
         labels=True,
+        asked_of_a_constant=True,
     ),
     Question(
         "splits",
@@ -200,5 +212,13 @@ QUESTIONS = (
         more_is_better=False,
         labels=True,
     ),
-    Question("graph", "Is the world it learned the true one?", _graph, yes=99, partly=50, labels=True),
+    Question(
+        "graph",
+        "Is the world it learned the true one?",
+        _graph,
+        yes=99,
+        partly=50,
+        labels=True,
+        asked_of_a_constant=True,
+    ),
 )

@@ -95,11 +95,14 @@ def tune(
         "dwmr reproduce table1 --plan",
         "dwmr reproduce table1 --only dwmr,8puzzle --runs 3",
         "dwmr reproduce table2 --jobs 4 --budget 540",
+        "dwmr reproduce strong --runs 5",
         "dwmr reproduce results",
     )
 )
 def reproduce(
-    name: Annotated[str, typer.Argument(metavar="TABLE", help="table1, table2, table3; or results: write all again.")],
+    name: Annotated[
+        str, typer.Argument(metavar="TABLE", help="table1, table2, table3 or strong; or results: write all again.")
+    ],
     only: Annotated[list[str] | None, typer.Option(help="ROW,COLUMN, a row or a column; as often as wanted.")] = None,
     runs: Annotated[int, typer.Option(help="Runs a cell.", min=1, max=MOST_SEEDS)] = 10,
     show_plan: Annotated[bool, typer.Option("--plan", help="Say what would run and how long; run nothing.")] = False,

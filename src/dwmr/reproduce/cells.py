@@ -40,7 +40,9 @@ class Row:
         use."""
         config = self.config(benchmark)
         joined = config.two_views or config.steps > 1
-        return "+".join(["T", *(["J"] if joined else []), *(["G"] if config.encoder == "tiles" else [])])
+        return "+".join(
+            ["T", *(["J"] if joined else []), *(["G"] if "tiles" in (config.encoder, config.predictor) else [])]
+        )
 
     def config(self, benchmark: str) -> Config:
         return preset(f"{benchmark}/{self.preset}").replace(**self.changed(benchmark))
@@ -52,11 +54,13 @@ def family(benchmark: str) -> str:
 
 @dataclass(frozen=True)
 class Claim:
-    """Something the paper says of a table: each ``(better, worse)`` pair of rows is ordered so, in these parts."""
+    """Something the paper says, or prints, of a table: each ``(better, worse)`` pair of rows is ordered so, in these
+    parts and columns; without columns in all of the table's."""
 
     text: str
     pairs: tuple[tuple[str, str], ...]
     parts: tuple[str, ...] = PARTS
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,19 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from dwmr.reproduce.cells import Claim, Table
+from dwmr.reproduce.cells import PARTS, Claim, Row, Table
 from dwmr.reproduce.paper import RUNS
 from dwmr.reproduce.runs import Results, Summary, summarize
 
 Figures = Callable[[str, str, str], Summary]  # (row, benchmark, part)
+CLEARLY = "≪"
 
 
 @dataclass(frozen=True)
 class Verdict:
     """How often an ordering holds: among ``compared`` pairs of means, and ``clear`` ones of those that hold, which
-    differ by more than two standard errors. ``against`` words the pairs that are the other way round."""
+    differ by more than two standard errors. ``against`` words the pairs that are the other way round, ≪ where by more
+    than two standard errors."""
 
     compared: int
     holds: int
@@ -45,7 +47,8 @@ def printed(table: Table) -> Figures:
 
 
 def sentences(table: Table, results: Results) -> list[str]:
-    """One sentence a claim: how often it holds in our figures and in the paper's, and where it does not."""
+    """One sentence a claim: how often it holds in our figures and in the paper's, and where it does not; then how each
+    row stands beside the paper's."""
     said = []
     keys = {where: runs.key for where, runs in results.items()}
     for claim in table.claims:
@@ -61,8 +64,28 @@ def sentences(table: Table, results: Results) -> list[str]:
             f"{text}: in {verdict.holds} of {verdict.compared} comparisons "
             f"({verdict.clear} by more than two standard errors); {paper}.{same}"
         )
-        said.append(words + (f" Not so: {'; '.join(verdict.against)}." if verdict.against else ""))
-    return said
+        against = "; ".join(verdict.against)
+        clearly = f" ({CLEARLY} by more than two standard errors)" if CLEARLY in against else ""
+        said.append(words + (f" Not so{clearly}: {against}." if against else ""))
+    beside = list(filter(None, (_beside_the_paper(table, row, results) for row in table.rows)))
+    return [*said, f"Above the paper's means: {'; '.join(beside)}."] if beside else said
+
+
+def _beside_the_paper(table: Table, row: Row, results: Results) -> str | None:
+    """In how many of its figures a row is above the paper's mean, and the lowest and highest difference."""
+    found = []
+    for benchmark in table.columns:
+        for part in PARTS:
+            mine, theirs = (
+                figures(row.name, benchmark, part).mean for figures in (ours(table, results), printed(table))
+            )
+            if mine is not None and theirs is not None:
+                found.append(mine - theirs)
+    if not found:
+        return None
+    above = sum(difference > 0 for difference in found)
+    lowest, highest = (f"{figure:+.1f}".replace("-", "−") for figure in (min(found), max(found)))
+    return f"{row.title} in {above} of {len(found)} ({lowest} to {highest})"
 
 
 def judge(table: Table, claim: Claim, figures: Figures, keys: Mapping[tuple[str, str], str]) -> Verdict:
@@ -70,7 +93,7 @@ def judge(table: Table, claim: Claim, figures: Figures, keys: Mapping[tuple[str,
     compared = holds = clear = shared = 0
     against = []
     for better, worse in claim.pairs:
-        for benchmark in table.columns:
+        for benchmark in claim.columns or table.columns:
             if keys and keys[better, benchmark] == keys[worse, benchmark]:
                 shared += len(claim.parts)
                 continue
@@ -83,7 +106,8 @@ def judge(table: Table, claim: Claim, figures: Figures, keys: Mapping[tuple[str,
                     holds += 1
                     clear += high.mean - low.mean > 2 * _standard_error(high, low)
                 else:
-                    numbers = f"{better} {high.mean:.1f} < {worse} {low.mean:.1f}"
+                    sign = CLEARLY if low.mean - high.mean > 2 * _standard_error(high, low) else "<"
+                    numbers = f"{better} {high.mean:.1f} {sign} {worse} {low.mean:.1f}"
                     against.append(f"{benchmark} {part}, {numbers}")
     return Verdict(compared, holds, clear, against, shared)
 

@@ -136,11 +136,16 @@ Lists = dict[str, dict[str, list[float]]]
 
 
 def as_json(table: Table, results: Results) -> dict[str, Lists]:
-    """{row: {benchmark: {"encoding": [a figure of each finished run], "imagination": […]}}}, cells with runs alone."""
+    """{row: {benchmark: {"encoding": [a figure of each finished run], "imagination": […]}}}, cells with runs alone.
+
+    In a wide table, whose rows are ablations, a cell that is another's very runs changes nothing and is left out.
+    """
     places = table.wide or {part: (part, table.figure) for part in PARTS}
     found: dict[str, Lists] = {}
+    seen: set[str] = set()
     for (row, benchmark), runs in results.items():
-        if runs.fresh:
+        if runs.fresh and not (table.wide and runs.key in seen):
+            seen.add(runs.key)
             values = {name: runs.values(*place) for name, place in places.items()}
             found.setdefault(row, {})[benchmark] = values
     return found
