@@ -1,0 +1,94 @@
+"""What repair at inference does to the strong models where frames are hard to read: plain beside repaired, test split.
+
+    python experiments/repaired.py --out experiments/results/repaired.json
+
+For every run the figures of ``dwmr evaluate --repair``; and on IceSlider, whose levels are small, what decoding among
+the codes that the model reaches from an episode's first code makes of the later frames of the rollout episodes (boards
+of the first frame, as it is read, are not counted). Runs that are in the results file are not repeated; with
+--models FOLDER, models that `dwmr reproduce … --models FOLDER` kept are not trained again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import dwmr
+from dwmr.data.collect import cached_benchmark
+from dwmr.evaluation import examine
+from dwmr.evaluation.probes import Probe
+from dwmr.files import atomic_write_json
+from dwmr.reproduce.runs import machine_words
+from dwmr.world_model import WorldModel
+
+PRESETS = ("iceslider-noisy/strong", "8puzzle-noisy/strong")
+BOARDS = {"f1": "f1", "true_f1": "f1_true_labels", "board": "board_accuracy"}
+CODES = ("exact_next", "same_code")
+
+
+def trained(preset: str, data: dwmr.Splits, seed: int, device: str, kept: Path | None) -> WorldModel:
+    folder = None if kept is None else kept / preset / f"seed-{seed}"
+    if folder is not None and folder.exists():
+        return WorldModel.load(folder, device=device)
+    return dwmr.train(dwmr.preset(preset), train=data.train, seed=seed, device=device).model
+
+
+def among_reachable(model: WorldModel, rollout: dwmr.Rollouts, probe: Probe) -> dict[str, float]:
+    """Boards read rightly from single frames, and from the nearest of the codes that the first frame's code reaches."""
+    assert rollout.state is not None
+    repair, sizes, plain, decoded = dwmr.Repair(model), [], [], []
+    for frames, states, length in zip(rollout.obs, rollout.state, rollout.length):
+        last = sum(horizon <= length for horizon in rollout.horizons)
+        codes, boards = model.encode(frames[:last]), states[1:last].reshape(last - 1, -1)
+        reached = repair.reachable(codes[0])
+        sizes.append(len(reached))
+        plain.append((probe.read(codes[1:]) == boards).all(1))
+        decoded.append((probe.read(repair.decode(frames[1:last], reached)) == boards).all(1))
+    right = [100 * float(np.concatenate(part).mean()) for part in (plain, decoded)]
+    return {"boards": right[0], "boards_decoded": right[1], "codes_reached": float(np.median(sizes))}
+
+
+def figures(model: WorldModel, data: dwmr.Splits, small_levels: bool) -> dict[str, Any]:
+    """Every figure twice, plain and repaired."""
+    assert data.test is not None
+    judged = examine(model, train=data.train, test=data.test, repair=True)
+    found, probe = judged.figures, judged.probe
+    assert probe is not None
+    both: dict[str, Any] = {"uses": found["repair"]["uses"]}
+    for part in ("encoding", "imagination"):
+        for ending in ("", "_repaired"):
+            both |= {f"{name}_{part}{ending}": found[part + ending][place] for name, place in BOARDS.items()}
+    for name in CODES:
+        both |= {name + ending: found["codes"][name + ending] for ending in ("", "_repaired")}
+    if data.rollout is not None and small_levels:
+        both["among_reachable"] = among_reachable(model, data.rollout, probe)
+    return both
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--presets", default=",".join(PRESETS))
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--models", type=Path, help="run folders as `dwmr reproduce --models` keeps them")
+    parser.add_argument("--device", default="auto")
+    given = parser.parse_args()
+    for preset in given.presets.split(","):
+        data = dwmr.load_splits(cached_benchmark(preset.split("/")[0]))
+        for seed in range(given.runs):
+            results = json.loads(given.out.read_text()) if given.out.exists() else {}
+            if str(seed) in results.get(preset, {}):
+                continue
+            model = trained(preset, data, seed, given.device, given.models)
+            found = figures(model, data, preset.startswith("iceslider")) | {"machine": machine_words(model.device)}
+            results.setdefault(preset, {})[str(seed)] = found
+            atomic_write_json(given.out, results)
+            print(preset, seed, json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()
