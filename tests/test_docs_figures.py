@@ -329,3 +329,18 @@ def test_what_choosing_without_labels_costs_in_the_log():
     assert f"at the last rung of {len(cheap[0])} of {len(studies)} studies" in text
     assert f"0–2.6 in {len(cheap[1])} of them" in text
     assert [max(costs) for costs in cheap] == pytest.approx([3.5, 2.6], abs=0.051)
+
+
+@pytest.mark.parametrize("strength", ["0", "0.1", "0.15", "0.25"])
+def test_what_repair_does_under_noise(strength):
+    page = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8").partition("| noise | chosen |")[2]
+    cells = line_of(page, f"| {strength} |").split("|")[3:-1]
+    figures = results("repair_under_noise.json")["noise"][strength]
+    wanted = [
+        figures[part + ending][name]
+        for part in PARTS
+        for name in ("f1_true_labels", "board_accuracy")
+        for ending in ("", "_repaired")
+    ]
+    wanted += [figures["codes"][name + ending] for name in ("same_code", "exact_next") for ending in ("", "_repaired")]
+    assert [float(number) for cell in cells for number in cell.split("→")] == pytest.approx(wanted, abs=0.051)
