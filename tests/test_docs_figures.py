@@ -344,3 +344,16 @@ def test_what_repair_does_under_noise(strength):
     ]
     wanted += [figures["codes"][name + ending] for name in ("same_code", "exact_next") for ending in ("", "_repaired")]
     assert [float(number) for cell in cells for number in cell.split("→")] == pytest.approx(wanted, abs=0.051)
+
+
+def test_what_repair_does_to_strong_models():
+    page = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
+    heading = (
+        "| encoding F1, the paper's | boards | imagination F1, the paper's | boards | `same_code` | `exact_next` |"
+    )
+    line = page.partition(heading)[2].splitlines()[2]
+    names = ["f1_encoding", "board_encoding", "f1_imagination", "board_imagination", "same_code", "exact_next"]
+    runs = results("repaired.json")["iceslider-noisy/strong"].values()
+    wanted = [statistics.mean(run[name + ending] for run in runs) for name in names for ending in ("", "_repaired")]
+    shown = [float(number) for cell in line.split("|")[1:-1] for number in cell.split("→")]
+    assert shown == pytest.approx(wanted, abs=0.051)
