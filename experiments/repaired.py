@@ -22,19 +22,13 @@ from dwmr.data.collect import cached_benchmark
 from dwmr.evaluation import examine
 from dwmr.evaluation.probes import Probe
 from dwmr.files import atomic_write_json
+from dwmr.reproduce.campaign import kept_or_trained
 from dwmr.reproduce.runs import machine_words
 from dwmr.world_model import WorldModel
 
 PRESETS = ("iceslider-noisy/strong", "8puzzle-noisy/strong")
 BOARDS = {"f1": "f1", "true_f1": "f1_true_labels", "board": "board_accuracy"}
 CODES = ("exact_next", "same_code")
-
-
-def trained(preset: str, data: dwmr.Splits, seed: int, device: str, kept: Path | None) -> WorldModel:
-    folder = None if kept is None else kept / preset / f"seed-{seed}"
-    if folder is not None and folder.exists():
-        return WorldModel.load(folder, device=device)
-    return dwmr.train(dwmr.preset(preset), train=data.train, seed=seed, device=device).model
 
 
 def among_reachable(model: WorldModel, rollout: dwmr.Rollouts, probe: Probe) -> dict[str, float]:
@@ -83,7 +77,7 @@ def main() -> None:
             results = json.loads(given.out.read_text()) if given.out.exists() else {}
             if str(seed) in results.get(preset, {}):
                 continue
-            model = trained(preset, data, seed, given.device, given.models)
+            model = kept_or_trained(preset, seed, data.train, given.device, given.models)
             found = figures(model, data, preset.startswith("iceslider")) | {"machine": machine_words(model.device)}
             results.setdefault(preset, {})[str(seed)] = found
             atomic_write_json(given.out, results)

@@ -40,12 +40,11 @@ def main() -> None:
                 steps, values = figures(benchmark, model, name)
                 axes.plot(steps, values.mean(0), color=colour, label=model, marker="o", markersize=3)
                 axes.fill_between(steps, values.min(0), values.max(0), color=colour, alpha=0.12, linewidth=0)
-            beside = {"copying": f"copy_{name}"} | ({"strong, re-encoding": "reencode_f1"} if name == "f1" else {})
-            for label, place in beside.items():
+            beside = [("copying", f"copy_{name}", "--")]
+            beside += [("strong, re-encoding", "reencode_f1", ":")] if name == "f1" else []
+            for label, place, style in beside:
                 steps, values = figures(benchmark, "strong", place)
-                axes.plot(
-                    steps, values.mean(0), color="#888888", linestyle="--" if place[0] == "c" else ":", label=label
-                )
+                axes.plot(steps, values.mean(0), color="#888888", linestyle=style, label=label)
             axes.set_xscale("log")
             axes.set_ylim(-3, 103)
             axes.grid(alpha=0.15)

@@ -23,8 +23,8 @@ import torch
 
 import dwmr
 from dwmr.config import NO_CHANGE, Config
-from dwmr.data.collect import collect_benchmark
-from dwmr.files import atomic_write_json, cache_folder
+from dwmr.data.collect import cached_benchmark
+from dwmr.files import atomic_write_json
 from dwmr.presets import start_values
 
 PRESETS = ("8puzzle/dwmr", "iceslider/dwmr")
@@ -42,18 +42,9 @@ def first_start_values(preset: str) -> Config:
     return dataclasses.replace(start_values(preset).replace(**FIRST[preset]), factors=NO_CHANGE)
 
 
-def data_of(preset: str) -> Path:
-    """The benchmark's data folder in the cache, collected when it is not there yet."""
-    benchmark = preset.split("/")[0]
-    folder = cache_folder() / "data" / benchmark
-    if not folder.exists():
-        collect_benchmark(benchmark, folder)
-    return folder
-
-
 def one_run(preset: str, seed: int, device: str) -> dict[str, Any]:
     torch.set_num_threads(2)
-    splits = dwmr.load_splits(data_of(preset))
+    splits = dwmr.load_splits(cached_benchmark(preset.split("/")[0]))
     assert splits.test is not None
     started = time.perf_counter()
     config = first_start_values(preset)
@@ -103,7 +94,7 @@ def main() -> None:
         if seed not in [run["seed"] for run in results.get(preset, {}).get("each", [])]
     ]
     for preset in {preset for preset, _ in missing}:
-        data_of(preset)
+        cached_benchmark(preset.split("/")[0])
     with ProcessPoolExecutor(chosen.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         pending = {pool.submit(one_run, preset, seed, chosen.device): preset for preset, seed in missing}
         for done in as_completed(pending):

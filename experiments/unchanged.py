@@ -113,18 +113,18 @@ def digests_at(commit: str) -> dict[str, str]:
         archive = subprocess.run(["git", "archive", commit, "src"], cwd=root, check=True, capture_output=True).stdout
         subprocess.run(["tar", "-x", "-C", folder], input=archive, check=True)
         environment = os.environ | {"PYTHONPATH": f"{folder}/src"}
-        command = [sys.executable, __file__, "--digests"]
-        found = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+        found = subprocess.run(
+            [sys.executable, __file__], env=environment, check=True, capture_output=True, text=True
+        ).stdout
     return dict(json.loads(found.splitlines()[-1]))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("commit", nargs="?")
-    parser.add_argument("--digests", action="store_true", help="print those of the code that is imported, and no more")
+    parser.add_argument("commit", nargs="?", help="without one, the digests of the code that is imported are printed")
     given = parser.parse_args()
     now = digests()
-    if given.digests or given.commit is None:
+    if given.commit is None:
         print(json.dumps(now))
         return
     before = digests_at(given.commit)

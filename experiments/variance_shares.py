@@ -21,17 +21,11 @@ import dwmr
 from dwmr.data.collect import cached_benchmark
 from dwmr.evaluation.variance import two_looks, variance_parts
 from dwmr.files import atomic_write_json
+from dwmr.reproduce.campaign import kept_or_trained
 
 BENCHMARKS = ("8puzzle", "8puzzle-noisy", "iceslider-noisy")
 MODELS = ("ae", "beta-vae", "deepcubeai", "dwmr", "dwmr+ae", "dwmr+beta-vae", "strong")
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "variance_shares.png"
-
-
-def trained(preset: str, data: dwmr.Splits, seed: int, device: str, kept: Path | None) -> dwmr.WorldModel:
-    folder = None if kept is None else kept / preset / f"seed-{seed}"
-    if folder is not None and folder.exists():
-        return dwmr.WorldModel.load(folder, device=device)
-    return dwmr.train(dwmr.preset(preset), train=data.train, seed=seed, device=device, progress=False).model
 
 
 def shares(model: dwmr.WorldModel, data: dwmr.Splits, seed: int) -> dict[str, Any]:
@@ -81,7 +75,7 @@ def main() -> None:
         for model in chosen.of.split(","):
             results = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
             if model not in results.setdefault(benchmark, {}):
-                found = trained(f"{benchmark}/{model}", data, chosen.seed, chosen.device, chosen.models)
+                found = kept_or_trained(f"{benchmark}/{model}", chosen.seed, data.train, chosen.device, chosen.models)
                 results[benchmark][model] = shares(found, data, chosen.seed)
                 atomic_write_json(chosen.out, results)
                 print(benchmark, model, results[benchmark][model]["mean"], flush=True)

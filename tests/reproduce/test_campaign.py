@@ -69,7 +69,8 @@ def test_models_are_kept_when_asked_for(tmp_path):
     left.mkdir(parents=True)  # what a stopped campaign may leave
     assert run(tmp_path, "dwmr,8puzzle", models=tmp_path / "models")
     splits = dwmr.load_splits(Path(os.environ["DWMR_CACHE"]) / "data" / "8puzzle")
-    (found,) = examine_many([dwmr.WorldModel.load(left, device="cpu")], train=splits.train, test=splits.test)
+    model = campaign.kept_or_trained("8puzzle/dwmr", 1, splits.train, "cpu", tmp_path / "models")
+    (found,) = examine_many([model], train=splits.train, test=splits.test)
     stored = json.loads(run_file(tmp_path, cell, 1).read_text())
     assert stored["figures"] == json.loads(json.dumps(found.figures))
     with pytest.raises(InputError, match="cannot be trained further"):

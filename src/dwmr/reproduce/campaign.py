@@ -37,7 +37,7 @@ from dwmr.reproduce.runs import (
 from dwmr.reproduce.side_by_side import side_by_side
 from dwmr.train import check_choices
 from dwmr.transitions import Splits, Transitions, load_splits
-from dwmr.world_model import resolve_device
+from dwmr.world_model import WorldModel, resolve_device
 
 MARGIN = 1.25  # an estimate may be wrong by so much before a budget is overrun
 BENCHMARKS = Path("benchmarks/results")  # of a checkout, where estimates may be had before the first run
@@ -271,6 +271,14 @@ class _Maker:
             words = {name: value for name, value in splits.train.about.items() if name != "split"}
             self.loaded[benchmark] = splits, {**words, "fingerprint": fingerprint}
         return self.loaded[benchmark]
+
+
+def kept_or_trained(preset: str, seed: int, train: Transitions, device: str, kept: Path | None) -> WorldModel:
+    """A preset's model, from a folder in which a campaign kept its models where it is there."""
+    place = None if kept is None else kept / preset / f"seed-{seed}"
+    if place is not None and place.exists():
+        return WorldModel.load(place, device=device)
+    return dwmr.train(dwmr.preset(preset), train=train, seed=seed, device=device).model
 
 
 def _keep_models(runs: Sequence[dwmr.Run], folder: Path, train: Transitions) -> None:
