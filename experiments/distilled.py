@@ -2,8 +2,8 @@
 
     python experiments/distilled.py --out experiments/results/distilled.json
 
-Rounds and epochs were chosen on the validation split (docs/log.md). Presets that are in the results file already are
-not repeated.
+Models are named by benchmark and row of the strong table, as in 8puzzle-noisy/strong-late-looks. Rounds and epochs were
+chosen on the validation split (docs/log.md). What is in the results file already is not repeated.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from dwmr.data.collect import cached_benchmark
 from dwmr.evaluation import examine_many
 from dwmr.files import atomic_write_json
 from dwmr.reproduce.runs import machine_words
-from dwmr.reproduce.strong import WIDE
+from dwmr.reproduce.strong import STRONG, WIDE
 from dwmr.world_model import WorldModel
 
-PRESETS = ("8puzzle-noisy/strong", "iceslider-noisy/strong", "8puzzle/strong")
+MODELS = ("8puzzle-noisy/strong-late-looks", "8puzzle-noisy/strong", "iceslider-noisy/strong", "8puzzle/strong")
+ROWS = {row.name: row for row in STRONG.rows}
 
 
 def figures(models: list[WorldModel], data: dwmr.Splits, split: str) -> dict[str, list[float]]:
@@ -42,19 +43,20 @@ def figures(models: list[WorldModel], data: dwmr.Splits, split: str) -> dict[str
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--presets", default=",".join(PRESETS))
+    parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--split", choices=("test", "val"), default="test")
     parser.add_argument("--device", default="auto")
     chosen = parser.parse_args()
-    for name in chosen.presets.split(","):
+    for name in chosen.models.split(","):
         results = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
         if name in results:
             continue
-        config, seeds = dwmr.preset(name), list(range(chosen.runs))
-        data = dwmr.load_splits(cached_benchmark(config.benchmark))
+        benchmark, row = name.split("/")
+        config, seeds = ROWS[row].config(benchmark), list(range(chosen.runs))
+        data = dwmr.load_splits(cached_benchmark(benchmark))
         runs = dwmr.train_many(config, train=data.train, seeds=seeds, device=chosen.device)
         seeds = [run.seed for run in runs if isinstance(run, dwmr.Run)]
         teachers = [run.model for run in runs if isinstance(run, dwmr.Run)]

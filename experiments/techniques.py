@@ -94,7 +94,7 @@ def temporal_variance(codes: Codes, hyper: Hyper) -> Tensor:
 
 
 def objective_with(technique: str, config: Config, cells: int = 1) -> Objective:
-    family = objective_of(config, cells)
+    family = dataclasses.replace(objective_of(config, cells), looks=True)  # all of them look at the next images too
     if technique == "inverse":
         return family.adding("inverse", Inverse(), weight=1.0)
     if technique == "temporal variance":

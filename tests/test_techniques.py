@@ -302,7 +302,14 @@ def test_the_predictor_looks_ahead_in_its_own_step_too():
     assert not torch.equal(*ends)
 
 
-@pytest.mark.parametrize(("values", "message"), [({"steps": 0}, "steps"), ({"steps": 2, "scheme": "joint"}, "joint")])
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"steps": 0}, "steps"),
+        ({"steps": 2, "scheme": "joint"}, "joint"),
+        ({"two_views": True, "scheme": "joint"}, "joint"),
+    ],
+)
 def test_steps_that_cannot_be_taken(values, message):
     with pytest.raises(InputError, match=message):
         Config().replace(**values)

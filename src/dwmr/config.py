@@ -172,6 +172,7 @@ def check(config: Config) -> None:
     require(config.warmup >= 0, "warmup", config.warmup, "0 or more")
     require(config.steps >= 1, "steps", config.steps, "at least 1")
     require(config.steps == 1 or config.scheme != "joint", "steps", config.steps, "1 with the scheme 'joint'")
+    require(not config.two_views or config.scheme != "joint", "two_views", "true", "false with the scheme 'joint'")
     require(config.cosine_from >= 0, "cosine_from", config.cosine_from, "0 or more")
     waits = config.predictor_first
     require(waits >= 0, "predictor_first", waits, "0 or more")

@@ -208,15 +208,9 @@ _STRONG_BY_BOARD: dict[str, Any] = {
     "tau": 0.92,
     "tau_factor": 0.98,
 }
-# With noise the digits are told apart later, and with agreement and a falling rate two of them became one in two of
-# four runs.
-STRONG_WITH_NOISE: dict[str, Any] = {
-    "cross_from": 20,
-    "cross_to": 30,
-    "cosine": False,
-    "cosine_from": 0,
-    "agree": 0.0,
-}
+# With noise the digits are told apart later. With a rate that falls before the looks have come in, two of them became one
+# in two of four runs.
+_STRONG_WITH_NOISE: dict[str, Any] = {"cross_from": 20, "cross_to": 30, "cosine_from": 30, "cos": 1.6}
 _STRONG_ICE: dict[str, Any] = {
     "predictor": "far",
     "cross": True,
@@ -251,7 +245,7 @@ _STRONG_JUMP: dict[str, Any] = {
 
 STRONG: dict[str, dict[str, Any]] = {
     "8puzzle": _STRONG_BY_BOARD,
-    "8puzzle-noisy": _STRONG_BY_BOARD | STRONG_WITH_NOISE,
+    "8puzzle-noisy": _STRONG_BY_BOARD | _STRONG_WITH_NOISE,
     "iceslider": _STRONG_ICE,
     "iceslider-noisy": _STRONG_ICE,
     "digitjump": _STRONG_JUMP,
