@@ -39,8 +39,10 @@ OBSERVERS = [
     ("8puzzle", "tiles", 63),
     ("8puzzle-noisy", "conv", 64),
     ("8puzzle-noisy", "tiles", 63),
+    ("iceslider", "patch", 192),
+    ("iceslider-noisy", "patch", 192),
 ]
-RATES = (2e-3, 1e-3, 5e-4)
+RATES = (4e-3, 2e-3, 1e-3, 5e-4, 2.5e-4)
 BATCH = 256
 
 
@@ -126,7 +128,7 @@ def ceiling(data: dwmr.Splits, encoder: str, bits: int, epochs: int, seed: int, 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="results file; what others put there stays")
-    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--epochs", type=int, help="instead of those of the benchmark's models")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto")
     chosen = parser.parse_args()
@@ -136,7 +138,8 @@ def main() -> None:
         if name in results.get(benchmark, {}):
             continue
         data = dwmr.load_splits(cached_benchmark(benchmark))
-        found = ceiling(data, encoder, bits, chosen.epochs, chosen.seed, resolve_device(chosen.device))
+        epochs = chosen.epochs or dwmr.preset(f"{benchmark}/dwmr").epochs
+        found = ceiling(data, encoder, bits, epochs, chosen.seed, resolve_device(chosen.device))
         results.setdefault(benchmark, {})[name] = found
         atomic_write_json(chosen.out, results)
         print(benchmark, name, json.dumps(found), flush=True)

@@ -13,7 +13,7 @@ from dwmr.reproduce.catalog import find_table
 from dwmr.reproduce.page import filled_page, write_page, write_table
 from dwmr.reproduce.runs import StoredRun, read_table, summarize, write_run
 
-TABLE1, TABLE3 = find_table("table1"), find_table("table3")
+TABLE1, TABLE3, STRONG = find_table("table1"), find_table("table3"), find_table("strong")
 
 
 def store(out, table, row, benchmark, values, *, machine="a machine", fallen=0):
@@ -121,6 +121,10 @@ def test_rows_of_the_same_runs_are_not_compared(tmp_path, monkeypatch):
     )
     assert "16 comparisons are of the same runs" in schedules
     assert "in the paper's figures in 15 of 16" in schedules
+
+
+def test_a_table_without_the_papers_figures_has_nothing_to_say_of_them(tmp_path):
+    assert claims.sentences(STRONG, read_table(tmp_path, STRONG)) == []
 
 
 def test_latex_has_balanced_braces_and_as_many_entries_in_every_line(tmp_path):

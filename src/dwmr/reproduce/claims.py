@@ -73,6 +73,8 @@ def sentences(table: Table, results: Results) -> list[str]:
 
 def _beside_the_paper(table: Table, row: Row, results: Results) -> str | None:
     """In how many of its figures a row is above the paper's mean, and the lowest and highest difference."""
+    if row.name not in table.paper:
+        return None
     found = []
     for benchmark in table.columns:
         for part in PARTS:
