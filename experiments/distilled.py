@@ -2,8 +2,8 @@
 
     python experiments/distilled.py --out experiments/results/distilled.json
 
-Models are named by benchmark and row of the strong table, as in 8puzzle-noisy/strong-late-looks. Rounds and epochs were
-chosen on the validation split (docs/log.md). What is in the results file already is not repeated.
+Models are cells of the strong table, ROW,COLUMN as for `dwmr reproduce strong --only`. Rounds and epochs were chosen on
+the validation split (docs/log.md). What is in the results file already is not repeated.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from dwmr.reproduce.runs import machine_words
 from dwmr.reproduce.strong import STRONG, WIDE
 from dwmr.world_model import WorldModel
 
-MODELS = ("8puzzle-noisy/strong-late-looks", "8puzzle-noisy/strong", "iceslider-noisy/strong", "8puzzle/strong")
-ROWS = {row.name: row for row in STRONG.rows}
+CELLS = ["strong-late-looks,8puzzle-noisy", "strong,8puzzle-noisy", "strong,iceslider-noisy", "strong,8puzzle"]
 
 
 def figures(models: list[WorldModel], data: dwmr.Splits, split: str) -> dict[str, list[float]]:
@@ -43,20 +42,20 @@ def figures(models: list[WorldModel], data: dwmr.Splits, split: str) -> dict[str
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--only", action="append", metavar="ROW,COLUMN", help=f"instead of {' and '.join(CELLS)}")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--split", choices=("test", "val"), default="test")
     parser.add_argument("--device", default="auto")
     chosen = parser.parse_args()
-    for name in chosen.models.split(","):
+    for cell in STRONG.choose(chosen.only or CELLS):
+        name = f"{cell.benchmark}/{cell.row.name}"
         results = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
         if name in results:
             continue
-        benchmark, row = name.split("/")
-        config, seeds = ROWS[row].config(benchmark), list(range(chosen.runs))
-        data = dwmr.load_splits(cached_benchmark(benchmark))
+        config, seeds = cell.config, list(range(chosen.runs))
+        data = dwmr.load_splits(cached_benchmark(cell.benchmark))
         runs = dwmr.train_many(config, train=data.train, seeds=seeds, device=chosen.device)
         seeds = [run.seed for run in runs if isinstance(run, dwmr.Run)]
         teachers = [run.model for run in runs if isinstance(run, dwmr.Run)]

@@ -33,6 +33,7 @@ from dwmr.files import atomic_write_json
 from dwmr.losses import EPS
 from dwmr.nets.encoders import CELLS
 from dwmr.objectives import Codes, Objective, Term, objective_of
+from dwmr.reproduce.strong import STRONG
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "none": {},
@@ -144,13 +145,14 @@ def figures(runs: list[dwmr.Run], data: dwmr.Splits) -> list[dict[str, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--preset", default="8puzzle-noisy/strong")
+    parser.add_argument("--to", default="strong,8puzzle", metavar="ROW,COLUMN", help="a cell of the strong table")
     parser.add_argument("--only", help="techniques, separated by commas")
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, help="instead of the preset's")
     parser.add_argument("--device", default="auto")
     chosen = parser.parse_args()
-    config = dwmr.preset(chosen.preset)
+    (cell,) = STRONG.choose([chosen.to])
+    config, name = cell.config, f"{cell.benchmark}/{cell.row.name}"
     config = config.replace(epochs=chosen.epochs) if chosen.epochs else config
     data = dwmr.load_splits(cached_benchmark(config.benchmark))
     wanted = chosen.only.split(",") if chosen.only else [*OPTIONS, *OWN_TERMS]
@@ -159,7 +161,7 @@ def main() -> None:
             parser.error(f"unknown technique {technique!r}; there are {', '.join((*OPTIONS, *OWN_TERMS))}")
     for technique in wanted:
         results = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
-        entry = results.setdefault(chosen.preset, {})
+        entry = results.setdefault(name, {})
         if technique in entry:
             continue
         started = time.perf_counter()
