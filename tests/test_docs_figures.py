@@ -102,7 +102,7 @@ def test_the_readme_speaks_of_them_too():
     tiles = results("planning.json")["8puzzle"]["astar"]
     assert f"`8puzzle/strong` {tiles['solved']} of {tiles['of']} pairs of boards" in " ".join(text.split())
     noise = results("planning.json")["8puzzle-noisy"]["astar"]
-    assert f"trained with other settings, with noise {noise['solved']} of {noise['of']}" in " ".join(text.split())
+    assert f"and `8puzzle-noisy/strong` {noise['solved']} of {noise['of']}" in " ".join(text.split())
     jumps = results("planning.json")["digitjump"]["breadth_first"]
     assert f"`digitjump/strong` solves {jumps['solved']} of {jumps['of']} levels" in text
     assert f"its {results('symbolic.json')['iceslider/strong']['fidelity']['rules']} rules" in text
