@@ -3,7 +3,7 @@
     python experiments/distilled.py --out experiments/results/distilled.json
 
 Models are cells of the strong table, ROW,COLUMN as for `dwmr reproduce strong --only`. Rounds and epochs were chosen on
-the validation split (docs/log.md). What is in the results file already is not repeated.
+the validation split (docs/log.md). Runs that are in the results file already are not repeated.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from dwmr.world_model import WorldModel
 CELLS = ["strong-late-looks,8puzzle-noisy", "strong,8puzzle-noisy", "strong,iceslider-noisy", "strong,8puzzle"]
 
 
-def figures(models: list[WorldModel], data: dwmr.Splits, split: str) -> dict[str, list[float]]:
-    """Every figure of the strong table, one value a model."""
+def figures(models: list[WorldModel], data: dwmr.Splits, split: str) -> list[dict[str, float]]:
+    """Every figure of the strong table, for each model."""
     judged = data.test if split == "test" else data.val
     assert judged is not None
     found = [each.figures for each in examine_many(models, train=data.train, test=judged, rollout=data.rollout)]
@@ -36,7 +36,7 @@ def figures(models: list[WorldModel], data: dwmr.Splits, split: str) -> dict[str
             entry = entry[name]
         return entry
 
-    return {name: [value(entry, path) for entry in found] for name, path in WIDE.items()}
+    return [{name: value(entry, path) for name, path in WIDE.items()} for entry in found]
 
 
 def main() -> None:
@@ -50,30 +50,26 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     chosen = parser.parse_args()
     for cell in STRONG.choose(chosen.only or CELLS):
-        name = f"{cell.benchmark}/{cell.row.name}"
         results = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
-        if name in results:
+        manner = {name: getattr(chosen, name) for name in ("rounds", "epochs", "split")}
+        entry = results.setdefault(f"{cell.benchmark}/{cell.row.name}", {**manner, "runs": {}})
+        if any(entry[name] != value for name, value in manner.items()):
+            parser.error(f"{chosen.out} has runs of {cell.title} with other rounds, epochs or split")
+        missing = [seed for seed in range(chosen.runs) if str(seed) not in entry["runs"]]
+        if not missing:
             continue
-        config, seeds = cell.config, list(range(chosen.runs))
         data = dwmr.load_splits(cached_benchmark(cell.benchmark))
-        runs = dwmr.train_many(config, train=data.train, seeds=seeds, device=chosen.device)
-        seeds = [run.seed for run in runs if isinstance(run, dwmr.Run)]
-        teachers = [run.model for run in runs if isinstance(run, dwmr.Run)]
-        started, taught = time.perf_counter(), []
-        for seed, model in zip(seeds, teachers):
-            taught.append(dwmr.distil(model, data.train, rounds=chosen.rounds, epochs=chosen.epochs, seed=seed))
-            print(name, seed, json.dumps(taught[-1].rounds[-1]), flush=True)
-        results[name] = {
-            "seeds": seeds,
-            "rounds": chosen.rounds,
-            "epochs": chosen.epochs,
-            "split": chosen.split,
-            "seconds_a_run": (time.perf_counter() - started) / len(teachers),
-            "machine": machine_words(teachers[0].device),
-            "before": figures(teachers, data, chosen.split),
-            "after": figures([each.model for each in taught], data, chosen.split),
-        }
-        atomic_write_json(chosen.out, results)
+        for run in dwmr.train_many(cell.config, train=data.train, seeds=missing, device=chosen.device):
+            if not isinstance(run, dwmr.Run):
+                continue
+            started = time.perf_counter()
+            taught = dwmr.distil(run.model, data.train, rounds=chosen.rounds, epochs=chosen.epochs, seed=run.seed)
+            seconds = time.perf_counter() - started
+            before, after = figures([run.model, taught.model], data, chosen.split)
+            machine = machine_words(run.model.device)
+            entry["runs"][str(run.seed)] = {"before": before, "after": after, "seconds": seconds, "machine": machine}
+            atomic_write_json(chosen.out, results)
+            print(cell.title, run.seed, json.dumps(taught.rounds[-1]), flush=True)
 
 
 if __name__ == "__main__":

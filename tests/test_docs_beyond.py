@@ -79,6 +79,13 @@ def test_what_a_shifted_board_costs(start, row):
         assert [float(number) for number in re.split(" / |, ", cell)] == pytest.approx(wanted, abs=0.051)
 
 
+def distilled(model: str, when: str) -> dict[str, list[float]]:
+    """Each figure of the ten runs."""
+    runs = [run[when] for run in results("distilled.json")[model]["runs"].values()]
+    assert len(runs) == 10
+    return {name: [run[name] for run in runs] for name in runs[0]}
+
+
 @pytest.mark.parametrize(
     ("start", "model"),
     [
@@ -89,12 +96,10 @@ def test_what_a_shifted_board_costs(start, row):
 def test_what_distilling_does_to_ten_runs(start, model):
     line = line_of((ROOT / "docs" / "beyond.md").read_text(encoding="utf-8"), start)
     shown = [float(number) for cell in line.split("|")[2:-1] for number in re.split(" / |→", cell)]
-    found, names = (
-        results("distilled.json")[model],
-        ("board_imagination", "exact_next", "same_code", "exact_1000", "f1_100"),
-    )
-    wanted = [statistics.mean(found[when][part]) for when in ("before", "after") for part in PARTS]
-    wanted += [statistics.mean(found[when][name]) for name in names for when in ("before", "after")]
+    names = ("board_imagination", "exact_next", "same_code", "exact_1000", "f1_100")
+    before, after = distilled(model, "before"), distilled(model, "after")
+    wanted = [statistics.mean(found[part]) for found in (before, after) for part in PARTS]
+    wanted += [statistics.mean(found[name]) for name in names for found in (before, after)]
     assert shown == pytest.approx(wanted, abs=0.051)
 
 
@@ -108,7 +113,7 @@ def test_what_two_views_add_to_the_strong_model():
 def test_the_noisy_8_puzzle_before():
     """What the present preset took the place of, and why."""
     before, text = results("strong_rows.json")["strong-late-looks"]["8puzzle-noisy"], words_of("docs/beyond.md")
-    again = results("distilled.json")["8puzzle-noisy/strong-late-looks"]["before"]
+    again = distilled("8puzzle-noisy/strong-late-looks", "before")
     exact, far = means(before, "exact_next"), means(before, "f1_100")
     assert f"{means(before, *PARTS)}, but exact in {exact}% and drifting (F1 after 100 steps {far};" in text
     assert f"and {means(again, *PARTS)} in the mean" in text

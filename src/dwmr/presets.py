@@ -208,8 +208,8 @@ _STRONG_BY_BOARD: dict[str, Any] = {
     "tau": 0.92,
     "tau_factor": 0.98,
 }
-# With noise the digits are told apart later. With agreement and a rate that fell from epoch 20 on, two of them became one
-# in two of four runs.
+# With noise the digits are told apart later. With agreement and a rate that fell from epoch 20 on, two of them became
+# one in two of four runs.
 _STRONG_WITH_NOISE: dict[str, Any] = {"cross_from": 20, "cross_to": 30, "cosine_from": 30, "cos": 1.6}
 _STRONG_ICE: dict[str, Any] = {
     "predictor": "far",
