@@ -297,3 +297,24 @@ def test_collecting_works_without_gymnasium(tmp_path):
     )
     subprocess.run([sys.executable, "-c", code], check=True)
     assert len(load_splits(tmp_path / "data").train) == 40
+
+
+def test_another_process_may_be_first_to_fill_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("DWMR_CACHE", str(tmp_path))
+
+    def overtaken(name, folder):
+        with collect.atomic_folder(folder) as ours:
+            collect_benchmark(name, folder, transitions=80)  # as another process would meanwhile
+            (ours / "train").mkdir()
+
+    monkeypatch.setattr(collect, "collect_benchmark", overtaken)
+    folder = collect.cached_benchmark("iceslider")
+    assert len(load_splits(folder).train) == 80
+    assert [path.name for path in folder.parent.iterdir()] == ["iceslider"]
+
+
+def test_a_cache_that_cannot_be_filled_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("DWMR_CACHE", str(tmp_path))
+    (tmp_path / "data").write_text("a file in the way")
+    with pytest.raises(OSError, match="could not write"):
+        collect.cached_benchmark("iceslider")

@@ -87,12 +87,19 @@ def collect_benchmark(
 
 
 def cached_benchmark(name: str) -> Path:
-    """The benchmark's own data folder in the cache, collected when it is not there yet."""
+    """The benchmark's own data folder in the cache, collected when it is not there yet.
+
+    Of several processes that find it missing the first to be done keeps its folder; the others' are the same.
+    """
     find(name)
     folder = cache_folder() / "data" / name
     if not folder.exists():
         log.info("collecting %s into %s", name, folder)
-        collect_benchmark(name, folder)
+        try:
+            collect_benchmark(name, folder)
+        except OSError:
+            if not folder.exists():
+                raise
     return folder
 
 

@@ -33,6 +33,7 @@ _LATE_LOOKS = {
 }
 _BY_CHANCE = {"iceslider": {"slow_start": False, "predictor_first": 0}}
 _ALL_BITS = {"iceslider": {"by_cell": False}}
+_WIDE_MARGIN = {"iceslider": {"margin": 0.3}}
 _DISAGREE = {"8puzzle": {"agree": 0.0}, "iceslider": {"agree": 0.0}}
 _SLOW = {"iceslider": {"slow_start": True}}
 _BY_CELL = {"iceslider": {"by_cell": True}}
@@ -73,6 +74,7 @@ STRONG = Table(
         Row("strong-random-start", "strong, random first weights", "strong", by_family=_BY_CHANCE),
         Row("strong-all-bits", "strong, moments over all bits", "strong", by_family=_ALL_BITS),
         Row("strong-no-agreement", "strong, without agreement", "strong", by_family=_DISAGREE),
+        Row("strong-wide-margin", "strong, wider margin", "strong", by_family=_WIDE_MARGIN),
         Row("strong-late-looks", "strong, late looks, constant rate, no agreement", "strong", by_family=_LATE_LOOKS),
         Row("dwmr", "DWMR"),
         Row("dwmr-cross", "DWMR, moments across looks", changes={"cross": True}),
