@@ -27,7 +27,7 @@ from dwmr.reproduce.runs import machine_words
 from dwmr.world_model import WorldModel
 
 PRESETS = ("iceslider-noisy/strong", "8puzzle-noisy/strong")
-BOARDS = {"f1": "f1", "true_f1": "f1_true_labels", "board": "board_accuracy"}
+BOARDS = {"": "f1", "true_f1_": "f1_true_labels", "board_": "board_accuracy"}  # named as in strong.json
 CODES = ("exact_next", "same_code")
 
 
@@ -55,7 +55,7 @@ def figures(model: WorldModel, data: dwmr.Splits, small_levels: bool) -> dict[st
     both: dict[str, Any] = {"uses": found["repair"]["uses"]}
     for part in ("encoding", "imagination"):
         for ending in ("", "_repaired"):
-            both |= {f"{name}_{part}{ending}": found[part + ending][place] for name, place in BOARDS.items()}
+            both |= {f"{name}{part}{ending}": found[part + ending][place] for name, place in BOARDS.items()}
     for name in CODES:
         both |= {name + ending: found["codes"][name + ending] for ending in ("", "_repaired")}
     if data.rollout is not None and small_levels:

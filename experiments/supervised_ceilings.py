@@ -2,10 +2,11 @@
 
     python experiments/supervised_ceilings.py --out experiments/results/ceilings.json
 
-The encoder, its bits straight-through, and a linear reading of each cell are trained together by cross-entropy on all
-frames of the training split, for as many epochs as the benchmark's models have, at a few learning rates side by side.
-The rate that reads the validation split best is judged once on the test split. The file is that of `ceilings.py`; an
-observer is called "supervised ENCODER, K bits".
+The encoder, its bits straight-through, and a linear reading of each cell (from all bits, or from the cell's own, as the
+benchmark's probe has it) are trained together by cross-entropy on all frames of the training split, for as many epochs
+as the benchmark's models have, at a few learning rates side by side. The rate that reads the validation split best, by
+F1 over the true labels, is judged once on the test split. The file is that of `ceilings.py`; an observer is called
+"supervised ENCODER, K bits".
 """
 
 from __future__ import annotations
@@ -39,19 +40,27 @@ OBSERVERS = [
     ("8puzzle", "tiles", 63),
     ("8puzzle-noisy", "conv", 64),
     ("8puzzle-noisy", "tiles", 63),
+    ("iceslider", "patch", 192),
+    ("iceslider-noisy", "patch", 192),
 ]
 RATES = (4e-3, 2e-3, 1e-3, 5e-4, 2.5e-4)
 BATCH = 256
 
 
 class Observers(nn.Module):
-    """One observer a learning rate, alike at first: images as bytes to logits (S, N, cells, classes)."""
+    """One observer a learning rate, alike at first: images as bytes to logits (S, N, cells, classes).
 
-    def __init__(self, images: np.ndarray, encoder: str, bits: int, cells: int, classes: int, fused: bool) -> None:
+    ``own`` reads each cell from its own bits, by weights that all cells share.
+    """
+
+    def __init__(
+        self, images: np.ndarray, encoder: str, bits: int, cells: int, classes: int, own: bool, fused: bool
+    ) -> None:
         super().__init__()
-        first, reading = ENCODERS[encoder](images.shape[1:], bits), nn.Linear(bits, cells * classes)
+        first = ENCODERS[encoder](images.shape[1:], bits)
+        reading = nn.Linear(bits // cells, classes) if own else nn.Linear(bits, cells * classes)
         self.encoder, self.reading = (stack([part] * len(RATES), fused) for part in (first, reading))
-        self.cells = cells
+        self.cells, self.own = cells, own
         mean, std = image_statistics(images)
         self.register_buffer("mean", mean[:, None, None])
         self.register_buffer("std", std[:, None, None])
@@ -59,11 +68,15 @@ class Observers(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         frames = (images.float() / 255 - self.mean) / self.std
         logits = self.encoder(frames.expand(len(RATES), *frames.shape))
-        return self.reading(straight_through(torch.sigmoid(logits))).unflatten(-1, (self.cells, -1))
+        bits = straight_through(torch.sigmoid(logits))
+        if not self.own:
+            return self.reading(bits).unflatten(-1, (self.cells, -1))
+        by_cell = bits.unflatten(-1, (-1, self.cells)).transpose(-1, -2)
+        return self.reading(by_cell.flatten(1, 2)).unflatten(1, by_cell.shape[1:3])
 
 
 def trained(
-    train: dwmr.Transitions, encoder: str, bits: int, epochs: int, seed: int, device: torch.device
+    train: dwmr.Transitions, encoder: str, bits: int, own: bool, epochs: int, seed: int, device: torch.device
 ) -> Observers:
     """Observers that have seen every frame of the transitions, now and next, with its state."""
     torch.manual_seed(seed)
@@ -71,7 +84,7 @@ def trained(
     labels = torch.from_numpy(np.concatenate([train.state, train.next_state])).to(device).flatten(1).long()
     fused = device.type == "cuda" and has_triton()
     first = np.asarray(train.obs)
-    observers = Observers(first, encoder, bits, labels.shape[1], int(train.n_classes or 0), fused).to(device)
+    observers = Observers(first, encoder, bits, labels.shape[1], int(train.n_classes or 0), own, fused).to(device)
     rates = torch.tensor(RATES, device=device)
     optimizer = FlatAdam(list(observers.parameters()), rates.clone(), fused)
     counter = torch.zeros(1, dtype=torch.int64, device=device)
@@ -106,12 +119,14 @@ def scores(observers: Observers, split: dwmr.Transitions, device: torch.device) 
     return [board_scores(now, boards, int(split.n_classes or 0), now != then) for boards in read]
 
 
-def ceiling(data: dwmr.Splits, encoder: str, bits: int, epochs: int, seed: int, device: torch.device) -> dict[str, Any]:
+def ceiling(
+    data: dwmr.Splits, encoder: str, bits: int, own: bool, epochs: int, seed: int, device: torch.device
+) -> dict[str, Any]:
     assert data.val is not None
     assert data.test is not None
     started = time.perf_counter()
-    observers = trained(data.train, encoder, bits, epochs, seed, device)
-    validation = [found["f1"] for found in scores(observers, data.val, device)]
+    observers = trained(data.train, encoder, bits, own, epochs, seed, device)
+    validation = [found["f1_true_labels"] for found in scores(observers, data.val, device)]
     best = int(np.argmax(validation))
     return {
         "encoding": scores(observers, data.test, device)[best],
@@ -136,8 +151,9 @@ def main() -> None:
         if name in results.get(benchmark, {}):
             continue
         data = dwmr.load_splits(cached_benchmark(benchmark))
-        epochs = chosen.epochs or dwmr.preset(f"{benchmark}/dwmr").epochs
-        found = ceiling(data, encoder, bits, epochs, chosen.seed, resolve_device(chosen.device))
+        faithful = dwmr.preset(f"{benchmark}/dwmr")
+        epochs, own = chosen.epochs or faithful.epochs, faithful.probe == "grid"
+        found = ceiling(data, encoder, bits, own, epochs, chosen.seed, resolve_device(chosen.device))
         results.setdefault(benchmark, {})[name] = found
         atomic_write_json(chosen.out, results)
         print(benchmark, name, json.dumps(found), flush=True)

@@ -204,7 +204,7 @@ def test_what_repair_does_under_noise(strength):
 @pytest.mark.parametrize("model", ["iceslider-noisy/strong", "8puzzle-noisy/strong"])
 def test_what_repair_does_to_strong_models(model):
     line = line_of((ROOT / "docs" / "trust.md").read_text(encoding="utf-8"), f"| `{model}` |")
-    names = ["f1_encoding", "board_encoding", "f1_imagination", "board_imagination", "same_code", "exact_next"]
+    names = ["encoding", "board_encoding", "imagination", "board_imagination", "same_code", "exact_next"]
     runs = results("repaired.json")[model].values()
     assert len(runs) == 10
     wanted = [statistics.mean(run[name + ending] for run in runs) for name in names for ending in ("", "_repaired")]

@@ -8,9 +8,10 @@ import pytest
 
 from dwmr import certify
 from dwmr.certification.verdicts import NO, NOT_TESTED, PARTLY, QUESTIONS, YES, answers, summary, trusted_steps
+from dwmr.errors import InputError
 from tests.evaluation.ring import LEFT, RIGHT, ring_rollouts, ring_transitions
 
-ALWAYS = {"bits", "noise", "next", "lasting", "real"}
+ALWAYS = {"bits", "noise", "next", "real"}
 
 
 def encode(images):
@@ -36,11 +37,11 @@ def redrawn(data):
 
 def test_a_perfect_model_of_a_world_drawn_afresh():
     data = redrawn(ring_transitions())
-    found = certify(encode, predict, data, rollouts=ring_rollouts([[RIGHT] * 100], (0, 1, 10, 100)))
+    found = certify(encode, predict, data, rollouts=ring_rollouts([[RIGHT] * 100] * 30, (0, 1, 10, 100)))
     assert told(found) == {question.name: YES for question in QUESTIONS} | {"graph": NOT_TESTED}
     assert found["redrawn"] > 99
     assert (found["same_code"], found["state_share"], found["collisions"], found["splits"]) == (100, 100, 0, 0)
-    assert found["drift"]["100"] == {"bits": 100, "exact": 100, "known": 100, "known_seen": 100, "episodes": 1}
+    assert found["drift"]["100"] == {"bits": 100, "exact": 100, "known": 100, "known_seen": 100, "episodes": 30}
     assert found["summary"].startswith("Imagine up to 100 steps ahead, the longest that was tested.")
     assert json.loads(json.dumps(found)) == found
 
@@ -52,6 +53,33 @@ def test_without_labels_and_episodes_the_rest_stands_alone():
     assert "collisions" not in found
     assert found["redrawn"] is None
     assert list(found["drift"]) == ["1"]  # single transitions
+    assert found["summary"].startswith("Imagine one step ahead, the longest that was tested. Not tested: ")
+
+
+@pytest.mark.parametrize(("horizon", "answer"), [(20, NOT_TESTED), (100, YES)])
+def test_what_could_be_followed_a_little_way_only_is_not_condemned(horizon, answer):
+    found = certify(encode, predict, ring_transitions(episodes=30, steps=100), horizon=horizon)
+    assert max(map(int, found["drift"])) == horizon
+    assert told(found)["lasting"] == answer
+    assert "Not to be trusted" not in found["summary"]
+
+
+def test_codes_that_hardly_ever_recur_prove_nothing_of_imagined_ones():
+    found = certify(encode, predict, ring_transitions())
+    rare = {step: entry | {"known": 0.0, "known_seen": 0.67, "episodes": 150} for step, entry in found["drift"].items()}
+    assert {each["name"]: each["answer"] for each in answers(found | {"drift": rare})}["real"] == NOT_TESTED
+    often = {step: entry | {"known_seen": 22.0} for step, entry in rare.items()}
+    (real,) = (each for each in answers(found | {"drift": often}) if each["name"] == "real")
+    assert (real["answer"], real["figure"]) == (NO, 100)
+
+
+def test_a_state_that_is_always_drawn_alike_cannot_have_two_codes():
+    found = certify(encode, predict, ring_transitions())
+    assert (found["splits"], found["redrawn_states"]) == (0, 0)
+    assert told(found)["splits"] == NOT_TESTED
+    drawn = certify(encode, predict, redrawn(ring_transitions()))
+    assert drawn["redrawn_states"] == 100
+    assert told(drawn)["splits"] == YES
 
 
 def test_what_is_always_drawn_alike_proves_no_stability():
@@ -133,6 +161,8 @@ def test_noise_by_strength():
     assert found["0.5"]["same_bits"] == pytest.approx(84.1, abs=1)
     again = certify(encode, predict, ring_transitions(), noise=(0.5,))["noise"]
     assert again["0.5"] == found["0.5"]
+    with pytest.raises(InputError, match="got -1"):
+        certify(encode, predict, ring_transitions(), noise=(0.05, -1))
     silent = certify(encode, predict, ring_transitions(), noise=())
     assert told(silent)["noise"] == NOT_TESTED
 
@@ -148,7 +178,7 @@ def test_the_summary_names_what_failed():
     assert found["summary"] == summary(found)
     assert "Do not rely on whole imagined codes" in found["summary"]
     assert "Not to be trusted: next, lasting." in found["summary"]
-    assert "Not tested: redrawing, state, graph." in found["summary"]
+    assert "Not tested: redrawing, state, splits, graph." in found["summary"]
 
 
 def test_every_threshold_is_reached_from_its_better_side():

@@ -156,6 +156,19 @@ def test_the_files_of_a_table(tmp_path):
     assert (tmp_path / "table1.svg").read_bytes() == written
 
 
+def test_figures_with_repair_stand_beside_the_headlines(tmp_path):
+    store(tmp_path, STRONG, "strong", "iceslider-noisy", [90.0, 92.0])
+    runs = {seed: {"encoding": 1.0, "encoding_repaired": 90.0 + int(seed), "uses": "votes"} for seed in ("10", "9")}
+    (tmp_path / "repaired.json").write_text(json.dumps({"iceslider-noisy/strong": runs, "8puzzle-noisy/strong": runs}))
+    write_table(STRONG, tmp_path)
+    headline, rows = (json.loads((tmp_path / name).read_text()) for name in ("strong.json", "strong_rows.json"))
+    assert list(headline) == ["iceslider-noisy"]  # the only one with runs
+    figures = headline["iceslider-noisy"]
+    assert figures["encoding"] == [90.0, 92.0]
+    assert figures.pop("encoding_repaired") == [99.0, 100.0]
+    assert rows == {"strong": {"iceslider-noisy": figures}}
+
+
 def test_without_matplotlib_only_the_plot_is_missing(tmp_path, monkeypatch, caplog):
     def missing(*words):
         raise InputError("pictures need matplotlib")

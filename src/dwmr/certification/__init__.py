@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from dwmr.callables import Encode, Predict, as_bits, keys
 from dwmr.certification.drift import along_rollouts, along_transitions, follow
 from dwmr.certification.graphs import StateGraph, compare_graphs
-from dwmr.certification.looks import NOISE, noise_stability, redrawn_share
+from dwmr.certification.looks import NOISE, noise_stability, redrawn_share, redrawn_states
 from dwmr.certification.verdicts import answers, summary
 from dwmr.errors import InputError
 from dwmr.evaluation.codes import code_health, confusions
@@ -39,6 +40,7 @@ def certify(
     bits … state_share_min  health of the code, see `dwmr.evaluation.codes.code_health`
     collisions, splits      with labels: see `dwmr.evaluation.codes.confusions`
     redrawn                 pairs of frames of one state whose pixels differ, or None where no episodes are named
+    redrawn_states          with labels: frames whose state is also shown by another picture
     information             how much the code can say, see `dwmr.evaluation.information`
     noise                   {standard deviation: {same_code, same_bits}} when pixel noise is added to a frame
     drift                   {steps: {bits, exact, known, known_seen, episodes}} along ``rollouts``, or without them
@@ -48,22 +50,27 @@ def certify(
     verdicts                an answer to each question of `dwmr.certification.verdicts`
     summary                 what to do with the model
     """
+    if wrong := [strength for strength in noise if not 0 <= strength < math.inf]:
+        raise InputError(f"noise is given by standard deviations on the [0, 1] scale, got {wrong[0]}")
     raw = encode(transitions.obs)
     codes, next_codes = as_bits(raw), as_bits(encode(transitions.next_obs))
-    predicted = as_bits(predict(raw, np.asarray(transitions.actions)))
-    if not codes.shape == next_codes.shape == predicted.shape or len(codes) != len(transitions):
+    if codes.shape != next_codes.shape or len(codes) != len(transitions):
         raise InputError(
-            f"encode and predict must return codes of one shape (N, K) with N = {len(transitions)}, "
-            f"got {codes.shape}, {next_codes.shape} and {predicted.shape}"
+            f"encode must return codes of one shape (N, K) with N = {len(transitions)}, "
+            f"got {codes.shape} and {next_codes.shape}"
         )
+    predicted = as_bits(predict(raw, np.asarray(transitions.actions)))
+    if predicted.shape != codes.shape:
+        raise InputError(f"predict must return codes of the shape it was given, {codes.shape}, got {predicted.shape}")
     found = code_health(codes, next_codes, predicted, transitions.episode)
     if transitions.state is not None:
-        found |= confusions(codes, np.asarray(transitions.state))
+        states = np.asarray(transitions.state)
+        found |= confusions(codes, states) | {"redrawn_states": redrawn_states(transitions.obs, states)}
     everything = np.concatenate([codes, next_codes])
     if rollouts is not None:
         course = along_rollouts(encode, rollouts, horizon)
     else:
-        course = along_transitions(raw, next_codes, transitions.actions, transitions.episode)
+        course = along_transitions(raw, next_codes, transitions.actions, transitions.episode, horizon)
     found["redrawn"] = redrawn_share(transitions)
     found["information"] = information(everything)
     found["noise"] = noise_stability(encode, transitions, noise, seed)

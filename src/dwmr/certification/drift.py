@@ -32,7 +32,9 @@ def along_rollouts(encode: Encode, rollouts: Rollouts, horizon: int) -> Course:
     return Course(encode(np.asarray(rollouts.obs[:, 0])), np.asarray(rollouts.actions), seen)
 
 
-def along_transitions(raw: Any, next_codes: np.ndarray, actions: np.ndarray, episode: np.ndarray | None) -> Course:
+def along_transitions(
+    raw: Any, next_codes: np.ndarray, actions: np.ndarray, episode: np.ndarray | None, horizon: int
+) -> Course:
     """Windows of at most 100 steps, one after the other along each episode; single transitions without episodes."""
     count = len(next_codes)
     owner = np.arange(count) if episode is None else np.asarray(episode)
@@ -45,7 +47,7 @@ def along_transitions(raw: Any, next_codes: np.ndarray, actions: np.ndarray, epi
     seen = {}
     for step in HORIZONS[1:]:
         lasting = np.flatnonzero(lengths >= step)
-        if len(lasting):
+        if step <= horizon and len(lasting):
             seen[step] = lasting, next_codes[starts[lasting] + step - 1]
     return Course(take(raw, starts), np.asarray(actions)[steps], seen)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,7 +67,7 @@ def compare_graphs(encode: Encode, predict: Predict, graphs: Sequence[StateGraph
         codes = bits[begin:end]
         good = (next_bits[begin:end] == codes[graph.table]).all(2)
         names = keys(codes)
-        doubled = sum(names.count(name) > 1 for name in names)
+        doubled = sum(count for count in Counter(names).values() if count > 1)
         right.append(good)
         moves.append(graph.table != np.arange(len(codes))[:, None])
         same.append(bool(good.all()) and not doubled)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from dwmr.callables import Encode, as_bits
+from dwmr.evaluation.codes import identify, share_with_others
 from dwmr.evaluation.variance import same_state_pairs
 from dwmr.seeding import rng
 from dwmr.transitions import Transitions
@@ -27,6 +29,13 @@ def redrawn_share(transitions: Transitions) -> float | None:
         for part in np.array_split(follows, -(-len(follows) // 1024))
     ]
     return 100 * float(np.concatenate(differ).mean())
+
+
+def redrawn_states(obs: np.ndarray, states: np.ndarray) -> float:
+    """Percent of the frames (N, C, H, W) whose state (N, …) is also shown by another picture."""
+    digests = [hashlib.blake2b(np.asarray(frame).tobytes(), digest_size=16).digest() for frame in obs]
+    pictures = np.frombuffer(b"".join(digests), np.uint8).reshape(len(obs), -1)
+    return share_with_others(identify(pictures), identify(states))
 
 
 def noise_stability(

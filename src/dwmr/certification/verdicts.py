@@ -13,7 +13,8 @@ from typing import Any
 YES, PARTLY, NO, NOT_TESTED = "yes", "partly", "no", "not tested"
 EXACT_ENOUGH = 95.0  # percent of whole codes: imagination is trusted as far as so many are right
 NOISE_ASKED = "0.05"  # of the [0, 1] scale: noise that a camera has
-STEADY = 1.0  # percent by which imagined codes may be less known than real ones, at any step, to count as steady
+LASTING = 100  # imagined steps that are asked for
+ENOUGH = 30  # frames, out of which a share says something
 
 
 @dataclass(frozen=True)
@@ -74,18 +75,22 @@ def trusted_steps(drift: Mapping[str, Mapping[str, float]]) -> int:
     return trusted
 
 
+def longest_tested(drift: Mapping[str, Mapping[str, float]]) -> int:
+    return max(map(int, drift), default=0)
+
+
 def summary(certificate: Mapping[str, Any]) -> str:
     """What to do with the model, in a sentence or two."""
-    steps = trusted_steps(certificate["drift"])
-    longest = max(map(int, certificate["drift"]), default=0)
+    steps, longest = trusted_steps(certificate["drift"]), longest_tested(certificate["drift"])
+    ahead = "one step" if steps == 1 else f"up to {steps:,} steps"
     if _constant(certificate):
         advice = "Every frame has the same code: this model says nothing."
     elif steps == 0:
         advice = "Do not rely on whole imagined codes, not even one step ahead."
     elif steps == longest:
-        advice = f"Imagine up to {steps:,} steps ahead, the longest that was tested."
+        advice = f"Imagine {ahead} ahead, the longest that was tested."
     else:
-        advice = f"Imagine up to {steps:,} steps ahead, then look again."
+        advice = f"Imagine {ahead} ahead, then look again."
     failed = [each["name"] for each in certificate["verdicts"] if each["answer"] == NO]
     untested = [each["name"] for each in certificate["verdicts"] if each["answer"] == NOT_TESTED]
     if failed:
@@ -135,18 +140,26 @@ def _next(certificate: Mapping[str, Any]) -> tuple[float | None, str]:
 
 def _lasting(certificate: Mapping[str, Any]) -> tuple[float | None, str]:
     drift = certificate["drift"]
-    ends = list(drift.items())[-1:]
-    last = f"{ends[0][1]['exact']:.1f}% of the codes right after {int(ends[0][0]):,}" if ends else "nothing to follow"
-    return trusted_steps(drift), f"as long as {EXACT_ENOUGH:g}% of whole codes are right; {last}"
+    steps, longest = trusted_steps(drift), longest_tested(drift)
+    if steps == longest < LASTING:
+        return None, f"right as far as the data can be followed, which is {longest}" if longest else "nothing to follow"
+    last = f"{drift[str(longest)]['exact']:.1f}% of the codes right after {longest:,}"
+    return steps, f"as long as {EXACT_ENOUGH:g}% of whole codes are right; {last}"
 
 
 def _real(certificate: Mapping[str, Any]) -> tuple[float | None, str]:
-    drift = certificate["drift"]
-    if not any(entry["known_seen"] > 0 for entry in drift.values()):
-        return None, "the frames seen have codes that occur nowhere else in the data either"
-    worst = max(drift, key=lambda step: drift[step]["known_seen"] - drift[step]["known"])
-    known, seen = drift[worst]["known"], drift[worst]["known_seen"]
-    return max(seen - known, 0.0), f"after {int(worst):,} steps {known:.1f}% are, of real frames' codes {seen:.1f}%"
+    told = {
+        step: entry
+        for step, entry in certificate["drift"].items()
+        if entry["known_seen"] * entry["episodes"] / 100 >= ENOUGH
+    }
+    if not told:
+        return None, "too few of the frames seen have codes that occur elsewhere in the data"
+    fewer = {step: max(100 * (1 - entry["known"] / entry["known_seen"]), 0.0) for step, entry in told.items()}
+    worst = max(fewer, key=lambda step: fewer[step])
+    known, seen = told[worst]["known"], told[worst]["known_seen"]
+    after = "one step" if worst == "1" else f"{int(worst):,} steps"
+    return fewer[worst], f"after {after} {known:.1f}% are, of real frames' codes {seen:.1f}%"
 
 
 def _labelled(name: str, remark: str) -> Callable[[Mapping[str, Any]], tuple[float | None, str]]:
@@ -157,12 +170,19 @@ def _labelled(name: str, remark: str) -> Callable[[Mapping[str, Any]], tuple[flo
     return find
 
 
+def _splits(certificate: Mapping[str, Any]) -> tuple[float | None, str]:
+    if "splits" in certificate and certificate["redrawn_states"] == 0:
+        return None, "the data shows a state always by the same picture"
+    return _labelled("splits", "of frames show a state that also has another code")(certificate)
+
+
 def _graph(certificate: Mapping[str, Any]) -> tuple[float | None, str]:
     graphs = certificate.get("graphs")
     if graphs is None:
         return None, "no true graphs were given"
     edges = f"{graphs['edges_right']:.2f}% of {graphs['edges']:,} edges right"
-    return graphs["same"], f"of {graphs['levels']} levels every edge as encoded; {edges}"
+    alike = f"{graphs['isomorphic']:.1f}% of the levels the true graph, but for the names"
+    return graphs["same"], f"of {graphs['levels']} levels every edge as encoded; {edges}; {alike}"
 
 
 QUESTIONS = (
@@ -183,12 +203,12 @@ QUESTIONS = (
     ),
     Question("noise", "Does a frame keep its code under a little pixel noise?", _noise, yes=99, partly=80),
     Question("next", "Is the next code right?", _next, yes=99, partly=80),
-    Question("lasting", "Can it imagine a hundred steps ahead?", _lasting, yes=100, partly=10, unit="steps"),
+    Question("lasting", "Can it imagine a hundred steps ahead?", _lasting, yes=LASTING, partly=10, unit="steps"),
     Question(
         "real",
         "Do imagined codes stay codes of real frames?",
         _real,
-        yes=STEADY,
+        yes=1,
         partly=10,
         unit="% fewer",
         more_is_better=False,
@@ -206,7 +226,7 @@ QUESTIONS = (
     Question(
         "splits",
         "Has every state only one code?",
-        _labelled("splits", "of frames show a state that also has another code"),
+        _splits,
         yes=1,
         partly=20,
         more_is_better=False,

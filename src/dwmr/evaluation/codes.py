@@ -70,14 +70,15 @@ def confusions(codes: np.ndarray, states: np.ndarray) -> dict[str, float]:
     collisions  frames whose code also stands for another state
     splits      frames whose state also has another code
     """
-    code, state = _identify(np.packbits(codes, axis=1)), _identify(states.reshape(len(states), -1))
-    pairs = np.unique(np.stack([code, state], axis=1), axis=0)
-    states_of_code = np.bincount(pairs[:, 0])
-    codes_of_state = np.bincount(pairs[:, 1])
-    return {
-        "collisions": 100 * float((states_of_code[code] > 1).mean()),
-        "splits": 100 * float((codes_of_state[state] > 1).mean()),
-    }
+    code, state = identify(np.packbits(codes, axis=1)), identify(states)
+    return {"collisions": share_with_others(state, code), "splits": share_with_others(code, state)}
+
+
+def share_with_others(names: np.ndarray, things: np.ndarray) -> float:
+    """Percent of the entries, numbers (N,) each, whose thing also stands under another name."""
+    pairs = np.unique(np.stack([names, things], axis=1), axis=0)
+    names_of_thing = np.bincount(pairs[:, 1])
+    return 100 * float((names_of_thing[things] > 1).mean())
 
 
 def _agreement(predicted: np.ndarray, actual: np.ndarray) -> dict[str, float]:
@@ -92,9 +93,9 @@ def _dead_and_duplicate(codes: np.ndarray) -> tuple[int, int]:
     return codes.shape[1] - live.shape[1], len(columns) - len(np.unique(columns, axis=0))
 
 
-def _identify(rows: np.ndarray) -> np.ndarray:
-    """A number for each row (N,), equal for equal rows."""
-    packed = np.ascontiguousarray(rows)
+def identify(rows: np.ndarray) -> np.ndarray:
+    """A number for each row of (N, …), equal for equal rows."""
+    packed = np.ascontiguousarray(rows.reshape(len(rows), -1))
     keys = packed.view(np.dtype((np.void, packed.dtype.itemsize * packed.shape[1]))).ravel()
     return np.unique(keys, return_inverse=True)[1].ravel()
 

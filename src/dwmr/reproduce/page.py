@@ -12,7 +12,7 @@ from dwmr.reproduce.catalog import find_table, table_names
 from dwmr.reproduce.cells import Table
 from dwmr.reproduce.plots import save_plot
 from dwmr.reproduce.render import latex, markdown
-from dwmr.reproduce.runs import Results, files_of, read_table
+from dwmr.reproduce.runs import Results, files_of, read_repaired, read_table
 
 log = logging.getLogger("dwmr")
 
@@ -20,7 +20,7 @@ log = logging.getLogger("dwmr")
 def write_table(table: Table, out: Path) -> Results:
     """Bring a table's files up to date with the stored runs: JSON, Markdown, LaTeX and a plot."""
     results = read_table(out, table)
-    files = files_of(table, results)
+    files = files_of(table, results, read_repaired(out, table))
     if not files:
         return results
     plot = out / f"{table.name}.svg"

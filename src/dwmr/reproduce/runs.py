@@ -151,13 +151,30 @@ def as_json(table: Table, results: Results) -> dict[str, Lists]:
     return found
 
 
-def files_of(table: Table, results: Results) -> dict[str, dict[str, Any]]:
-    """What the table's JSON files hold, by name: one file, or the headline's figures apart from all rows."""
+def read_repaired(out: Path, table: Table) -> Lists:
+    """{benchmark: {"encoding_repaired": [a figure of each run], …}}: what `experiments/repaired.py` found of the row
+    that is the table's headline; nothing where it was not asked."""
+    path = out / "repaired.json"
+    stored = json.loads(path.read_text(encoding="utf-8")) if table.headline and path.exists() else {}
+    found: Lists = {}
+    for preset, runs in stored.items():
+        benchmark, _, name = preset.partition("/")
+        if name == table.headline:
+            in_order = [runs[seed] for seed in sorted(runs, key=int)]
+            names = [f"{figure}_repaired" for figure in table.wide]
+            found[benchmark] = {name: [run[name] for run in in_order] for name in names if name in in_order[0]}
+    return found
+
+
+def files_of(table: Table, results: Results, repaired: Lists) -> dict[str, dict[str, Any]]:
+    """What the table's JSON files hold, by name: one file, or the headline's figures, and those with repair beside
+    them, apart from all rows."""
     found = as_json(table, results)
     if table.headline is None:
         return {f"{table.name}.json": found} if found else {}
+    headline = found.get(table.headline, {})
     files: dict[str, dict[str, Any]] = {
-        f"{table.name}.json": found.get(table.headline, {}),
+        f"{table.name}.json": {name: values | repaired.get(name, {}) for name, values in headline.items()},
         f"{table.name}_rows.json": found,
     }
     return {name: content for name, content in files.items() if content}
