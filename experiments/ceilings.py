@@ -105,7 +105,12 @@ def iceslider_noisy() -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True, help="results file; what others put there stays")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("experiments/results/ceilings.json"),
+        help="results file; what others put there stays",
+    )
     out = parser.parse_args().out
     results = json.loads(out.read_text()) if out.exists() else {}
     results[BENCHMARK] = results.get(BENCHMARK, {}) | iceslider_noisy()

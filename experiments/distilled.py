@@ -41,7 +41,7 @@ def figures(models: list[WorldModel], data: dwmr.Splits, split: str) -> list[dic
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("experiments/results/distilled.json"))
     parser.add_argument("--only", action="append", metavar="ROW,COLUMN", help=f"instead of {' and '.join(CELLS)}")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=2)

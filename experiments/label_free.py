@@ -56,7 +56,7 @@ def _knows(study: dict[str, Any]) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=Path, default=Path("experiments/studies"))
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("experiments/results/label_free.json"))
     chosen = parser.parse_args()
     studies = {path: json.loads(path.read_text()) for path in sorted(chosen.studies.glob("*/*.json"))}
     results = {study["preset"]: of_study(study) for study in studies.values() if study["finished"] and _knows(study)}

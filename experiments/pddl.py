@@ -102,7 +102,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", help="a run folder, or exact")
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True, help="results file; what others put there stays")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("experiments/results/symbolic.json"),
+        help="results file; what others put there stays",
+    )
     parser.add_argument("--name", help="of the entry in the file; by default the run's preset")
     parser.add_argument("--form", default="auto", help="cells, bits or auto")
     given = parser.parse_args()

@@ -38,7 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("experiments/results/repair_under_noise.json"))
     given = parser.parse_args()
     model, splits = dwmr.WorldModel.load(given.run, device="cpu"), dwmr.load_splits(given.data)
     info = read_info(given.run)

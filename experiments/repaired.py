@@ -65,7 +65,7 @@ def figures(model: WorldModel, data: dwmr.Splits, small_levels: bool) -> dict[st
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("experiments/results/repaired.json"))
     parser.add_argument("--presets", default=",".join(PRESETS))
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--models", type=Path, help="run folders as `dwmr reproduce --models` keeps them")
@@ -75,11 +75,12 @@ def main() -> None:
         data = dwmr.load_splits(cached_benchmark(preset.split("/")[0]))
         for seed in range(given.runs):
             results = json.loads(given.out.read_text()) if given.out.exists() else {}
-            if str(seed) in results.get(preset, {}):
+            entry = results.setdefault(preset, {"config": dwmr.preset(preset).to_dict(), "runs": {}})
+            if str(seed) in entry["runs"]:
                 continue
             model = kept_or_trained(preset, seed, data.train, given.device, given.models)
             found = figures(model, data, preset.startswith("iceslider")) | {"machine": machine_words(model.device)}
-            results.setdefault(preset, {})[str(seed)] = found
+            entry["runs"][str(seed)] = found
             atomic_write_json(given.out, results)
             print(preset, seed, json.dumps(found), flush=True)
 

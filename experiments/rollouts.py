@@ -4,7 +4,8 @@
 
 Draws docs/images/rollouts.png: along the rollout episodes of the four benchmarks, whole codes that are imagined rightly
 and the F1 of what is read from them, after 1 to 1,000 actions; the mean of all runs and, shaded, their
-range. Copying never looks at the actions; re-encoding looks at the true frame of that step. Nothing is trained.
+range. Copying keeps the first frame's code, the strong model's, and never looks at the actions; re-encoding looks at
+the true frame of that step. Nothing is trained.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def main() -> None:
                 steps, values = figures(benchmark, model, name)
                 axes.plot(steps, values.mean(0), color=colour, label=model, marker="o", markersize=3)
                 axes.fill_between(steps, values.min(0), values.max(0), color=colour, alpha=0.12, linewidth=0)
-            beside = [("copying", f"copy_{name}", "--")]
+            beside = [("strong, copying" if name == "exact" else "copying", f"copy_{name}", "--")]
             beside += [("strong, re-encoding", "reencode_f1", ":")] if name == "f1" else []
             for label, place, style in beside:
                 steps, values = figures(benchmark, "strong", place)
@@ -53,7 +54,8 @@ def main() -> None:
             else:
                 axes.set_xlabel("actions imagined")
         line[0].set_ylabel(title)
-    panels[1][0].legend(fontsize="small", frameon=False)
+    for line in panels:
+        line[0].legend(fontsize="small", frameon=False)
     PICTURE.parent.mkdir(exist_ok=True)
     figure.savefig(PICTURE, dpi=110, facecolor="white")
 

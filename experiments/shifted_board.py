@@ -54,7 +54,7 @@ def figures(benchmark: str, row: str, pixels: int, seeds: list[int], device: str
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("experiments/results/shifted_board.json"))
     parser.add_argument("--benchmark", default="8puzzle")
     parser.add_argument("--pixels", default="0,2,4,7,14", help="distances, separated by commas")
     parser.add_argument("--seeds", type=int, default=3)

@@ -133,14 +133,19 @@ def ceiling(
         "frames": len(data.test),
         "epochs": epochs,
         "rate": RATES[best],
-        "validation_f1": {str(rate): f1 for rate, f1 in zip(RATES, validation)},
+        "validation_f1_true_labels": {str(rate): f1 for rate, f1 in zip(RATES, validation)},
         "seconds": time.perf_counter() - started,
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="results file; what others put there stays")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("experiments/results/ceilings.json"),
+        help="results file; what others put there stays",
+    )
     parser.add_argument("--epochs", type=int, help="instead of those of the benchmark's models")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto")

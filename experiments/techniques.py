@@ -144,7 +144,7 @@ def figures(runs: list[dwmr.Run], data: dwmr.Splits) -> list[dict[str, float]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("experiments/results/techniques.json"))
     parser.add_argument("--to", default="strong,8puzzle", metavar="ROW,COLUMN", help="a cell of the strong table")
     parser.add_argument("--only", help="techniques, separated by commas")
     parser.add_argument("--seeds", type=int, default=3)

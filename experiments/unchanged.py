@@ -122,6 +122,7 @@ def digests_at(commit: str) -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("commit", nargs="?", help="without one, the digests of the code that is imported are printed")
+    parser.add_argument("--out", type=Path, default=Path("experiments/results/unchanged.json"))
     given = parser.parse_args()
     now = digests()
     if given.commit is None:
@@ -130,6 +131,13 @@ def main() -> None:
     before = digests_at(given.commit)
     for name, digest in now.items():
         print(f"{name}: {'the same to the last bit' if before.get(name) == digest else 'differs'}")
+    from dwmr.files import atomic_write_json  # digests_at runs this file with code that may not have it
+    from dwmr.reproduce.runs import code_words, machine_words
+
+    machine, code = machine_words(torch.device("cpu")), code_words()
+    atomic_write_json(
+        given.out, {"commit": given.commit, "machine": machine, "code": code, "before": before, "now": now}
+    )
 
 
 if __name__ == "__main__":

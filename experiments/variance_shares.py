@@ -60,7 +60,7 @@ def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("experiments/results/variance_shares.json"))
     parser.add_argument("--benchmarks", default=",".join(BENCHMARKS))
     parser.add_argument("--of", default=",".join(MODELS), metavar="MODELS", help="which models, separated by commas")
     parser.add_argument("--seed", type=int, default=0)

@@ -75,6 +75,13 @@ def test_bits_that_differ_too_often_are_given_up_for_good(tiny):
     assert found.model.encode(tiny.next_obs)[:, lost].float().mean() < 0.02
 
 
+def test_a_model_of_no_bits_is_refused():
+    """The looks differ in every bit of one transition of the two."""
+    seen = dwmr.Transitions(frames([178] * 4, [78] * 4), np.zeros(2, int), frames([178] * 4, [178] * 4), n_actions=2)
+    with pytest.raises(InputError, match=r"in no bit do the looks agree in 60% .* \(in the best 50\.00%\)"):
+        dwmr.distil(model_of(sure=20), seen, batch_size=2, keep=0.6, progress=False)
+
+
 def test_cells_that_share_an_encoder_give_up_a_bit_together(teacher, ice):
     by_cell = lesson(teacher, ice).agreement.view(3, 64).mean(1)
     keep = float(by_cell.sort().values[1])

@@ -205,7 +205,7 @@ def test_what_repair_does_under_noise(strength):
 def test_what_repair_does_to_strong_models(model):
     line = line_of((ROOT / "docs" / "trust.md").read_text(encoding="utf-8"), f"| `{model}` |")
     names = ["encoding", "board_encoding", "imagination", "board_imagination", "same_code", "exact_next"]
-    runs = results("repaired.json")[model].values()
+    runs = results("repaired.json")[model]["runs"].values()
     assert len(runs) == 10
     wanted = [statistics.mean(run[name + ending] for run in runs) for name in names for ending in ("", "_repaired")]
     shown = [float(number) for cell in line.split("|")[2:-1] for number in cell.split("→")]

@@ -170,6 +170,15 @@ def test_the_filter_is_left_out_where_it_does_not_help():
     }
 
 
+def test_what_suits_a_model_is_found_where_there_are_pairs(monkeypatch):
+    """Sixty single transitions come first, more than are looked at."""
+    data = dirty(ring_transitions(), 0.2)
+    episode = np.asarray(data.episode).copy()
+    episode[:60] = np.arange(-60, 0)
+    monkeypatch.setattr("dwmr.repair.TRIED_ON", 50)
+    assert Repair.measured(blurred_model(), dataclasses.replace(data, episode=episode)).filtering
+
+
 def test_only_what_is_used_is_named():
     votes = Repair(ring_model(), filtering=False).about
     assert (votes["tier"], votes["uses"]) == ("J", "both frames of a state (next_obs[t], obs[t+1])")
@@ -200,5 +209,7 @@ def test_what_cannot_be_mended_is_refused():
         Repair(ring_model()).transitions(data)
     with pytest.raises(InputError, match="needs episodes"):
         Repair.measured(ring_model(), data)
+    with pytest.raises(InputError, match="repair needs episodes, and test does not say"):
+        evaluate(ring_model(), train=ring_transitions(episodes=2), test=data, repair=True)
     with pytest.raises(InputError, match="at least one candidate"):
         Repair(ring_model(), candidates=0)

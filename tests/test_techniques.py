@@ -367,3 +367,15 @@ def test_a_far_predictor_sees_from_corner_to_corner(cells):
     assert (gradient.view(2, cells, cells)[:, -1, -1] != 0).any()
     with pytest.raises(InputError, match="divisible"):
         FarPredictor((3, 64, 64), 5, 4, cells=cells)
+
+
+def test_a_coskewness_that_weighs_nothing_is_not_computed(ice):
+    config = dwmr.preset("iceslider/strong", epochs=2, batch_size=64)
+    assert config.hyper.cos == 0
+    words = {"train": ice, "device": "cpu", "progress": False}
+    idle, whole = dwmr.train(config, **words), dwmr.train(config, objective=objective_of(config, cells=64), **words)
+    assert set(whole.metrics[-1]["terms"]) - set(idle.metrics[-1]["terms"]) == {"cos"}
+    states = [run.model.state_dict() for run in (idle, whole)]
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+    weighty = dwmr.train(config.replace(cos=0.1, epochs=1), **words)
+    assert "cos" in weighty.metrics[-1]["terms"]

@@ -76,7 +76,8 @@ def distil(
     is not taught.
 
     Raises:
-        InputError: a number is out of range, or the transitions do not fit the model; nothing was changed.
+        InputError: a number is out of range, the transitions do not fit the model, or no bit would be left; nothing
+            was changed.
         TrainingDiverged: a loss is not finite any more.
     """
     check_numbers(rounds, epochs, lr, batch_size, keep)
@@ -88,6 +89,11 @@ def distil(
         for number in range(rounds):
             taught = lesson(model, train)
             kept &= _over_cells(taught.agreement, model) >= keep
+            if not kept.any():
+                raise InputError(
+                    f"in no bit do the looks agree in {100 * keep:g}% of the transitions (in the best "
+                    f"{100 * float(taught.agreement.max()):.2f}%); a smaller keep leaves something"
+                )
             rate = torch.tensor(lr, device=model.device)
             learner = Learner(copy.deepcopy(model).train(), UNUSED, rate, noisy_predictor=False)
             if model.device.type == "cpu":

@@ -80,6 +80,10 @@ class Objective:
             raise InputError(f"there is a loss term {name!r} already")
         return dataclasses.replace(self, terms={**self.terms, name: term}, weights={**self.weights, name: weight})
 
+    def without(self, name: str) -> Objective:
+        """The same family less one term."""
+        return dataclasses.replace(self, terms={other: term for other, term in self.terms.items() if other != name})
+
     def evaluate(self, codes: Codes, hyper: Hyper) -> tuple[Tensor, dict[str, Tensor]]:
         """The weighted sum, and each term unweighted."""
         terms = {name: term(codes, hyper) for name, term in self.terms.items()}

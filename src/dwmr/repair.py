@@ -98,11 +98,12 @@ class Repair:
     def measured(cls, model: WorldModel, data: Transitions) -> Repair:
         """The repair that suits a model, chosen without labels: with either kind of faults, or without the filter,
         whichever makes codes from one look at each state agree best with the other look, which it has not seen."""
-        follows = torch.from_numpy(same_state_pairs(data.episode)).to(model.device)
-        if not len(follows):
+        pairs = same_state_pairs(data.episode)
+        if not len(pairs):
             raise InputError("repair needs episodes: which transitions follow each other")
-        tried = data[:TRIED_ON]
-        follows = follows[follows + 1 < len(tried)]
+        first = int(pairs[0])  # from here on, so that there are pairs among those that are tried
+        tried = data[first : first + TRIED_ON]
+        follows = torch.from_numpy(same_state_pairs(tried.episode)).to(model.device)
         held_out = model.encode(tried.next_obs)[follows]
         options = [
             cls(model, filtering=False),

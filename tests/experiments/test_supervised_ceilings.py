@@ -24,4 +24,4 @@ def test_labels_teach_an_encoder_to_read(own, read):
     found = supervised_ceilings.ceiling(data, "patch", 192, own, epochs=8, seed=0, device=device)
     blank = supervised_ceilings.ceiling(data, "patch", 192, own, epochs=0, seed=0, device=device)
     assert found["encoding"]["accuracy"] > read > 65 > blank["encoding"]["accuracy"]
-    assert found["validation_f1"][str(found["rate"])] == max(found["validation_f1"].values())
+    assert found["validation_f1_true_labels"][str(found["rate"])] == max(found["validation_f1_true_labels"].values())

@@ -47,10 +47,10 @@ def runs(data, tmp_path_factory):
     return find
 
 
-def report(run, train, test, path, **options):
+def report(run, train, test, path, repair=False, **options):
     model = dwmr.WorldModel.load(run, device="cpu")
     rollout = make_rollouts("iceslider", 4)
-    examination = examine(model, train=train, test=test, rollout=rollout, horizon=10)
+    examination = examine(model, train=train, test=test, rollout=rollout, horizon=10, repair=repair)
     parts = {"model": model, "info": read_info(run), "metrics": read_metrics(run), "test": test}
     write_report(path, examination=examination, **(parts | options))
     return path.read_text()
@@ -102,6 +102,13 @@ def test_without_labels_the_rest_stands_alone(data, runs, tmp_path):
     assert page.count('class="card"') == 6
     again = report(runs("dwmr"), *map(unlabelled, data), tmp_path / "again.html")
     assert again == page
+
+
+def test_mended_codes_stand_among_the_boards(data, runs, tmp_path):
+    page = report(runs("dwmr"), *data, tmp_path / "r.html", repair=True)
+    assert page.count(", mended codes") == 2
+    assert "Mended codes use more than the frame: both frames of a state" in page
+    assert ", mended codes" not in report(runs("dwmr"), *data, tmp_path / "plain.html")
 
 
 def test_trust_and_the_baselines_of_long_imagination(data, runs, tmp_path):

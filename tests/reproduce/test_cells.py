@@ -90,6 +90,11 @@ def test_only_refuses_what_is_neither(only):
         find_table("table1").choose([only])
 
 
+def test_only_refuses_a_row_where_it_does_not_stand():
+    with pytest.raises(InputError, match="strong has no such cell: strong-grid,iceslider"):
+        find_table("strong").choose(["strong-grid,iceslider"])
+
+
 def test_figures_of_the_paper():
     """A few figures read from the paper by eye, and sums that a slip in any other would change."""
     assert paper.TABLE1["dwmr"]["8puzzle"] == ((91, 1), (84, 2))

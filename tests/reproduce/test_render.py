@@ -8,6 +8,7 @@ import re
 import pytest
 
 from dwmr.errors import InputError
+from dwmr.presets import preset
 from dwmr.reproduce import claims, render
 from dwmr.reproduce.catalog import find_table
 from dwmr.reproduce.page import filled_page, write_page, write_table
@@ -16,8 +17,9 @@ from dwmr.reproduce.runs import StoredRun, read_table, summarize, write_run
 TABLE1, TABLE3, STRONG = find_table("table1"), find_table("table3"), find_table("strong")
 
 
-def store(out, table, row, benchmark, values, *, machine="a machine", fallen=0):
-    """Runs of a cell whose every figure of encoding is the given value, and of imagination one less."""
+def store(out, table, row, benchmark, values, *, machine="a machine", fallen=0, constant=()):
+    """Runs of a cell whose every figure of encoding is the given value, and of imagination one less; those of the
+    values in ``constant`` have a code that never changes."""
     (cell,) = table.choose([f"{row},{benchmark}"])
     for seed, value in enumerate([*values, *[None] * fallen]):
         scores = ("f1", "f1_true_labels", "accuracy")
@@ -27,6 +29,7 @@ def store(out, table, row, benchmark, values, *, machine="a machine", fallen=0):
             else {
                 "encoding": dict.fromkeys(scores, value),
                 "imagination": dict.fromkeys(scores, value - 1),
+                "codes": {"dead": cell.config.bits if value in constant else 0, "state_share": None},
             }
         )
         run = StoredRun(
@@ -158,15 +161,32 @@ def test_the_files_of_a_table(tmp_path):
 
 def test_figures_with_repair_stand_beside_the_headlines(tmp_path):
     store(tmp_path, STRONG, "strong", "iceslider-noisy", [90.0, 92.0])
+    store(tmp_path, STRONG, "strong", "8puzzle-noisy", [95.0])
     runs = {seed: {"encoding": 1.0, "encoding_repaired": 90.0 + int(seed), "uses": "votes"} for seed in ("10", "9")}
-    (tmp_path / "repaired.json").write_text(json.dumps({"iceslider-noisy/strong": runs, "8puzzle-noisy/strong": runs}))
+    repaired = {
+        "iceslider-noisy/strong": {"config": preset("iceslider-noisy/strong").to_dict(), "runs": runs},
+        "8puzzle-noisy/strong": {"config": preset("8puzzle-noisy/strong", lr=0.1).to_dict(), "runs": runs},
+        "8puzzle/strong": {"config": preset("8puzzle/strong").to_dict(), "runs": runs},
+    }
+    (tmp_path / "repaired.json").write_text(json.dumps(repaired))
     write_table(STRONG, tmp_path)
     headline, rows = (json.loads((tmp_path / name).read_text()) for name in ("strong.json", "strong_rows.json"))
-    assert list(headline) == ["iceslider-noisy"]  # the only one with runs
+    assert list(headline) == ["8puzzle-noisy", "iceslider-noisy"]  # those with runs
     figures = headline["iceslider-noisy"]
     assert figures["encoding"] == [90.0, 92.0]
     assert figures.pop("encoding_repaired") == [99.0, 100.0]
-    assert rows == {"strong": {"iceslider-noisy": figures}}
+    assert rows == {"strong": headline}  # the others' were made with other values
+
+
+def test_constant_codes_are_counted_and_what_they_lack_is_null(tmp_path):
+    store(tmp_path, STRONG, "ae-grid", "8puzzle", [2.0, 90.0, 2.5], constant=(2.0, 2.5))
+    write_table(STRONG, tmp_path)
+    text = (tmp_path / "strong.md").read_text()
+    assert "| AE, grid encoder | T+G | 3, 2 constant |" in text
+    assert "Constant are runs whose code never changes" in text
+    rows = json.loads((tmp_path / "strong_rows.json").read_text())
+    assert rows["ae-grid"]["8puzzle"]["state_share"] == [None, None, None]
+    assert "the paper's mean" not in text + (tmp_path / "strong.svg").read_text()
 
 
 def test_without_matplotlib_only_the_plot_is_missing(tmp_path, monkeypatch, caplog):

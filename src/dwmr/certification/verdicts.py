@@ -181,7 +181,7 @@ def _graph(certificate: Mapping[str, Any]) -> tuple[float | None, str]:
     if graphs is None:
         return None, "no true graphs were given"
     edges = f"{graphs['edges_right']:.2f}% of {graphs['edges']:,} edges right"
-    alike = f"{graphs['isomorphic']:.1f}% of the levels the true graph, but for the names"
+    alike = f"in {graphs['isomorphic']:.1f}% what it reaches is the true graph under other names"
     return graphs["same"], f"of {graphs['levels']} levels every edge as encoded; {edges}; {alike}"
 
 

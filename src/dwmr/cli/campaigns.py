@@ -95,7 +95,7 @@ def tune(
         "dwmr reproduce table1 --plan",
         "dwmr reproduce table1 --only dwmr,8puzzle --runs 3",
         "dwmr reproduce table2 --jobs 4 --budget 540",
-        "dwmr reproduce strong --runs 5",
+        "dwmr reproduce strong --plan --runs 5",
         "dwmr reproduce results",
     )
 )
@@ -118,7 +118,7 @@ def reproduce(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Make a table of the paper anew, run by run, and set it beside the printed one.
+    """Make a table of the paper anew, run by run, beside the printed one; or the one past the paper, strong.
 
     A run that is stored is not repeated: a stopped reproduction goes on where it was. `results` makes no runs: it
     writes every table and docs/results.md from those that are stored.

@@ -151,13 +151,16 @@ def distil(
     epochs: Annotated[int, typer.Option(help="Epochs of each.", min=1)] = 4,
     lr: Annotated[float, typer.Option(help="Learning rate at the start of each.")] = 1e-3,
     batch: Annotated[int, typer.Option(help="Transitions in a minibatch.", min=2)] = 256,
-    keep: Annotated[float, typer.Option(help="Give up bits whose looks agree in less than this share.")] = 0.0,
+    keep: Annotated[float, typer.Option(help="Bits whose looks agree in less than this share become 0.")] = 0.0,
     data: Annotated[Path | None, typer.Option(help="Data folder or .npz; by default the run's benchmark.")] = None,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Teach a world model by what its own two looks at a state, encoding and prediction, say together."""
+    """Teach a world model by what its own two looks at a state, encoding and prediction, say together.
+
+    Without labels, from the training transitions alone. A decoder is not taught.
+    """
     if folder.exists():
         raise FileExistsError(f"{folder} exists already; choose another folder")
     check_numbers(rounds, epochs, lr, batch, keep)
@@ -176,7 +179,9 @@ def distil(
             f"{lesson['encoding_loss'][0]:.4f} to {lesson['encoding_loss'][-1]:.4f}, prediction loss "
             f"{lesson['prediction_loss'][0]:.4f} to {lesson['prediction_loss'][-1]:.4f}"
         )
-    say(f"{folder}: a model of {found.rounds[-1]['kept']} bits; evaluate and plan take it like any other")
+    kept = found.rounds[-1]["kept"]
+    bits = f"{model.bits} bits" if kept == model.bits else f"{model.bits} bits, {kept} of them in use"
+    say(f"{folder}: a model of {bits}; evaluate and plan take it like any other")
 
 
 @app.command(
@@ -184,6 +189,7 @@ def distil(
         "dwmr evaluate runs/ice",
         "dwmr evaluate runs/ice --data data/iceslider --split val --json",
         "dwmr evaluate runs/ice --report report.html",
+        "dwmr evaluate runs/noisy --repair",
     )
 )
 def evaluate(
@@ -193,7 +199,7 @@ def evaluate(
     horizon: Annotated[int, typer.Option(help="Longest roll-out.", min=1)] = 1000,
     report: Annotated[Path | None, typer.Option(help="Also write an HTML page to look at.")] = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Also judge codes mended by other frames of the same states.")
+        bool, typer.Option("--repair", help="Also judge codes mended by other frames of their episode.")
     ] = False,
     seed: Seed = 0,
     device: Device = "auto",

@@ -18,7 +18,7 @@ from dwmr.evaluation.intervals import board_intervals, independent_units
 from dwmr.evaluation.metrics import board_scores, confusion, macro_f1
 from dwmr.evaluation.probes import Probe, fit_probes
 from dwmr.evaluation.rollouts import rollout_scores
-from dwmr.evaluation.variance import two_looks
+from dwmr.evaluation.variance import same_state_pairs, two_looks
 from dwmr.repair import Repair
 from dwmr.transitions import Rollouts, Transitions
 from dwmr.world_model import WorldModel
@@ -106,6 +106,8 @@ def examine_many(
                 f"the model takes images {first.image_shape} and {first.n_actions} actions, but {name} has "
                 f"{part.image_shape} and {part.n_actions}"
             )
+        if repair and not len(same_state_pairs(part.episode)):
+            raise InputError(f"repair needs episodes, and {name} does not say which transitions follow each other")
     if len({(model.bits, model.probe, model.image_shape, model.n_actions) for model in models}) > 1:
         raise InputError("models examined together must agree in bits, probe, image shape and actions")
     probes: list[Probe] | list[None] = [None] * len(models)

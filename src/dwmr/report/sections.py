@@ -100,9 +100,14 @@ def board_scores(scores: Mapping[str, Any]) -> Section:
         f"(F1 per cell, averaged over the cells). Copying the board unchanged scores {number(copied['f1'])} there, so "
         "look at the last column too, which counts only the cells that an action changes."
     )
+    mended = {}
+    if "repair" in scores:
+        how += f" Mended codes use more than the frame: {scores['repair']['uses']}."
+        mended = {f"{part}, mended codes": scores[f"{part}_repaired"] for part in ("encoding", "imagination")}
     rows = {
         "encoding: board read from the frame's bits": scores["encoding"],
         "imagination: board read from the imagined next bits": scores["imagination"],
+        **mended,
         "baseline copy: the board stays as it is": copied,
         "baseline majority: each cell's usual label": scores["baselines"]["majority"],
     }

@@ -90,7 +90,7 @@ class Table:
         """The cells named by ``only``: each entry some rows and columns, ``"dwmr,8puzzle"``; none names them all.
 
         Raises:
-            InputError: a name is neither a row nor a column.
+            InputError: a name is neither a row nor a column, or there is no cell where they meet.
         """
         if not only:
             return self.cells()
@@ -106,7 +106,10 @@ class Table:
             named_rows = [name for name in names if name in rows] or rows
             named_columns = [name for name in names if name in columns] or columns
             chosen |= {(row, column) for row in named_rows for column in named_columns}
-        return [cell for cell in self.cells() if (cell.row.name, cell.benchmark) in chosen]
+        found = [cell for cell in self.cells() if (cell.row.name, cell.benchmark) in chosen]
+        if not found:
+            raise InputError(f"{self.name} has no such cell: {' '.join(only)}")
+        return found
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def save_plot(table: Table, results: Results, path: Path) -> None:
         axes.tick_params(labelsize=7, length=0, colors=INK)
     panels[0].set_yticks(range(len(table.rows)), [row.title for row in table.rows])
     panels[0].set_ylim(len(table.rows) - 0.5, -0.5)
-    _legend(figure)
+    _legend(figure, with_paper=bool(table.paper))
     buffer = io.BytesIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "dwmr"}):
         figure.savefig(buffer, format="svg", facecolor="white", metadata={"Date": None})
@@ -60,13 +60,13 @@ def _spread_out(count: int) -> np.ndarray:
     return np.linspace(-1, 1, count) if count > 1 else np.zeros(count)
 
 
-def _legend(figure: object) -> None:
+def _legend(figure: object, with_paper: bool) -> None:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     assert isinstance(figure, Figure)
-    dots = [Line2D([], [], marker="o", linestyle="", color=COLOURS[part], markersize=4, label=part) for part in PARTS]
-    paper = Line2D([], [], marker="|", color=INK, markersize=9, linewidth=0.8, label="the paper's mean ± deviation")
-    figure.legend(
-        handles=[*dots, paper], loc="outside lower center", ncols=3, frameon=False, fontsize=7, labelcolor=INK
-    )
+    shown = [Line2D([], [], marker="o", linestyle="", color=COLOURS[part], markersize=4, label=part) for part in PARTS]
+    if with_paper:
+        words = "the paper's mean ± deviation"
+        shown.append(Line2D([], [], marker="|", color=INK, markersize=9, linewidth=0.8, label=words))
+    figure.legend(handles=shown, loc="outside lower center", ncols=3, frameon=False, fontsize=7, labelcolor=INK)

@@ -52,7 +52,8 @@ def markdown(table: Table, results: Results, plot: str | None) -> str:
     for grid in grids(table, results):
         parts += [f"**{grid.title}**", "", *_markdown_grid(grid), ""]
     if plot is not None and some:
-        parts += [f"![{table.title}: every run as a dot, the paper's mean and deviation beside them]({plot})", ""]
+        beside = ", the paper's mean and deviation beside them" if table.paper else ""
+        parts += [f"![{table.title}: every run as a dot{beside}]({plot})", ""]
     if table.claims:
         parts += ["What the paper says of this table, in our figures:", ""]
         parts += [f"- {sentence}" for sentence in sentences(table, results)]
@@ -173,7 +174,8 @@ def _grid(table: Table, results: Results, benchmark: str) -> Grid:
 
 
 def _count(runs: CellRuns) -> str:
-    return f"{len(runs.finished)} of {len(runs.fresh)}" if runs.diverged else str(len(runs.fresh))
+    count = f"{len(runs.finished)} of {len(runs.fresh)}" if runs.diverged else str(len(runs.fresh))
+    return f"{count}, {len(runs.constant)} constant" if runs.constant else count
 
 
 def _spread_printed(printed: Printed | None) -> str:
@@ -198,6 +200,10 @@ def notes(table: Table, results: Results) -> list[str]:
     absent = sum(not runs.fresh for runs in results.values())
     if 0 < absent < len(results):
         said.append(f"{absent} of {len(results)} cells have not been run yet.")
+    if any(runs.constant for runs in results.values()):
+        said.append(
+            "Constant are runs whose code never changes: it is always right about the next one, and says nothing."
+        )
     fallen = sum(len(runs.diverged) for runs in results.values())
     if fallen:
         said.append(f"Of the runs {fallen} diverged; means are over the finished ones (the column runs counts both).")

@@ -67,16 +67,24 @@ class CellRuns:
     def diverged(self) -> list[StoredRun]:
         return [run for run in self.fresh if run.figures is None]
 
-    def values(self, *place: str) -> list[float]:
-        """The figure at a place, such as encoding, f1, of every finished run, in percent."""
+    @property
+    def constant(self) -> list[StoredRun]:
+        """Those whose code never changes: it is right about the next one, and says nothing."""
+        return [run for run in self.finished if run.figures and run.figures["codes"]["dead"] == run.config["bits"]]
+
+    def listed(self, *place: str) -> list[float | None]:
+        """The figure at a place, such as encoding, f1, of every finished run, in percent; None where it has none."""
         found = []
         for run in self.finished:
             value: Any = run.figures
             for name in place:
                 value = value.get(name) if value is not None else None
-            if value is not None:
-                found.append(value)
+            found.append(value)
         return found
+
+    def values(self, *place: str) -> list[float]:
+        """The same, of the runs that have it."""
+        return [value for value in self.listed(*place) if value is not None]
 
 
 Results = dict[tuple[str, str], CellRuns]  # (row, benchmark)
@@ -132,7 +140,7 @@ def read_table(out: Path, table: Table) -> Results:
     return results
 
 
-Lists = dict[str, dict[str, list[float]]]
+Lists = dict[str, dict[str, list[float | None]]]
 
 
 def as_json(table: Table, results: Results) -> dict[str, Lists]:
@@ -146,23 +154,25 @@ def as_json(table: Table, results: Results) -> dict[str, Lists]:
     for (row, benchmark), runs in results.items():
         if runs.fresh and not (table.wide and runs.key in seen):
             seen.add(runs.key)
-            values = {name: runs.values(*place) for name, place in places.items()}
+            values = {name: runs.listed(*place) for name, place in places.items()}
             found.setdefault(row, {})[benchmark] = values
     return found
 
 
 def read_repaired(out: Path, table: Table) -> Lists:
     """{benchmark: {"encoding_repaired": [a figure of each run], …}}: what `experiments/repaired.py` found of the row
-    that is the table's headline; nothing where it was not asked."""
+    that is the table's headline, with the configuration that its preset has now."""
     path = out / "repaired.json"
-    stored = json.loads(path.read_text(encoding="utf-8")) if table.headline and path.exists() else {}
+    if table.headline is None or not path.exists():
+        return {}
+    stored = json.loads(path.read_text(encoding="utf-8"))
     found: Lists = {}
-    for preset, runs in stored.items():
-        benchmark, _, name = preset.partition("/")
-        if name == table.headline:
-            in_order = [runs[seed] for seed in sorted(runs, key=int)]
-            names = [f"{figure}_repaired" for figure in table.wide]
-            found[benchmark] = {name: [run[name] for run in in_order] for name in names if name in in_order[0]}
+    for cell in table.choose([table.headline]):
+        entry = stored.get(cell.key, {"runs": {}})
+        runs = [entry["runs"][seed] for seed in sorted(entry["runs"], key=int)]
+        if runs and _difference(entry["config"], cell.config) is None:
+            names = [name for name in (f"{figure}_repaired" for figure in table.wide) if name in runs[0]]
+            found[cell.benchmark] = {name: [run[name] for run in runs] for name in names}
     return found
 
 
