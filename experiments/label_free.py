@@ -1,6 +1,6 @@
 """What choosing hyperparameters without labels would have cost, read from the studies that chose with them.
 
-    python experiments/label_free.py --out experiments/results/label_free.json
+    python experiments/label_free.py
 
 At every rung of a finished study both figures are known of the same trials: the validation F1 of imagination, which
 needs labels, and `shared`, the independent directions that predicted and encoded next codes have in common, which does

@@ -1,7 +1,7 @@
 """Rules for a run, their fidelity on unseen levels, and levels solved from the exported PDDL by Fast Downward.
 
-    python experiments/pddl.py RUN --data data/iceslider --out experiments/results/symbolic.json --name iceslider/strong
-    python experiments/pddl.py exact --data data/iceslider --out experiments/results/symbolic.json
+    python experiments/pddl.py RUN --data data/iceslider --name iceslider/strong
+    python experiments/pddl.py exact --data data/iceslider
 
 ``exact`` is a control in the place of a run: three bits a cell from the true labels, and the true slide. Levels are
 those of seeds 2000-2099 at minimum solution 8, plans are run in the real environment; a benchmark without levels gets

@@ -1,6 +1,6 @@
 """What repair at inference is worth when the camera is worse than in training: pixel noise added to all frames.
 
-    python experiments/repair_under_noise.py RUN --data data/iceslider --out experiments/results/repair_under_noise.json
+    python experiments/repair_under_noise.py RUN --data data/iceslider
 
 The model is left as it is. Probe and repair are fitted on noisy training frames, the latter without labels; the figures
 are those of ``dwmr evaluate --repair`` on noisy test frames, by the noise's standard deviation on the [0, 1] scale.

@@ -1,6 +1,6 @@
 """What repair at inference does to the strong models where frames are hard to read: plain beside repaired, test split.
 
-    python experiments/repaired.py --out experiments/results/repaired.json
+    python experiments/repaired.py
 
 For every run the figures of ``dwmr evaluate --repair``; and on IceSlider, whose levels are small, what decoding among
 the codes that the model reaches from an episode's first code makes of the later frames of the rollout episodes (boards

@@ -1,6 +1,6 @@
 """What the grid prior is worth: strong models on boards that lie a few pixels off the grid they assume.
 
-    python experiments/shifted_board.py --out experiments/results/shifted_board.json
+    python experiments/shifted_board.py
 
 All frames of the benchmark, of training too, are moved down and right by so many pixels; what leaves the image is
 lost, black comes in. For each distance the model with the grid encoder and the one without it are trained and judged on

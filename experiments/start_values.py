@@ -1,6 +1,6 @@
 """The faithful DWMR with its first start values: three seeds on each clean benchmark, judged once on the test split.
 
-    python experiments/start_values.py --out experiments/results/start_values.json
+    python experiments/start_values.py
 
 Every run is kept as it came out. Runs that are in the results file already are not repeated, so a stopped campaign
 goes on where it was. The figures are those of ``dwmr evaluate --json``.

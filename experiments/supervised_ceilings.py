@@ -1,6 +1,6 @@
 """What an encoder reads when it is trained with labels: the ceiling of the same network without them.
 
-    python experiments/supervised_ceilings.py --out experiments/results/ceilings.json
+    python experiments/supervised_ceilings.py
 
 The encoder, its bits straight-through, and a linear reading of each cell (from all bits, or from the cell's own, as the
 benchmark's probe has it) are trained together by cross-entropy on all frames of the training split, for as many epochs

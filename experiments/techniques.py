@@ -1,6 +1,6 @@
 """Techniques that are options, or could have been: each added to a strong model, beside the same model without.
 
-    python experiments/techniques.py --out experiments/results/techniques.json
+    python experiments/techniques.py
 
     steps 2, steps 3    prediction further ahead, from bits that were predicted (`steps`)
     sharper             the temperature of the probabilities falls by 5% an epoch (`temperature_factor`)

@@ -1,6 +1,6 @@
 """Of each bit's variance, how much is the state's, how much its drawing's: the models of Table 1, and the strong one.
 
-    python experiments/variance_shares.py --out experiments/results/variance_shares.json
+    python experiments/variance_shares.py
 
 One run of every preset, seed 0, judged on the validation split by two frames of the same state. On clean IceSlider a
 state has one drawing only, so nothing is to be seen there. The picture is docs/images/variance_shares.png. What is in

@@ -15,6 +15,8 @@ STRONG_LINES = {
     "| 8-puzzle, tile by tile |": ("strong-grid", "8puzzle"),
     "| 8-puzzle, tile by tile, and two views": ("strong-grid-two-views", "8puzzle"),
     "| noisy 8-puzzle | 90": ("strong", "8puzzle-noisy"),
+    "| noisy 8-puzzle, tile by tile |": ("strong-grid", "8puzzle-noisy"),
+    "| noisy 8-puzzle, tile by tile, and two views": ("strong-grid-two-views", "8puzzle-noisy"),
     "| IceSlider": ("strong", "iceslider"),
     "| noisy IceSlider | 81": ("strong", "iceslider-noisy"),
 }
