@@ -40,7 +40,6 @@ OBSERVERS = [
     ("8puzzle", "tiles", 63),
     ("8puzzle-noisy", "conv", 64),
     ("8puzzle-noisy", "tiles", 63),
-    ("iceslider", "patch", 192),
     ("iceslider-noisy", "patch", 192),
 ]
 RATES = (4e-3, 2e-3, 1e-3, 5e-4, 2.5e-4)

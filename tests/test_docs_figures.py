@@ -1,10 +1,14 @@
 """Figures in the documentation are those of the committed results."""
 
+import io
 import json
 import statistics
 
 import pytest
+from rich.console import Console
 
+from dwmr import tables
+from dwmr.certification.verdicts import answers, summary
 from dwmr.reproduce import paper
 from dwmr.reproduce.catalog import find_table
 from dwmr.reproduce.cells import PARTS
@@ -184,6 +188,16 @@ def test_what_choosing_without_labels_costs_in_the_log():
     assert f"at the last rung of {len(cheap[0])} of {len(studies)} studies" in text
     assert f"0–2.6 in {len(cheap[1])} of them" in text
     assert [max(costs) for costs in cheap] == pytest.approx([3.5, 2.6], abs=0.051)
+
+
+@pytest.mark.parametrize("name", ["certificate_example", "certificate_strong", "certificate_noisy"])
+def test_the_certificates_shown(name):
+    found, shown = results(f"{name}.json"), io.StringIO()
+    assert found["verdicts"] == answers(found)
+    assert found["summary"] == summary(found)
+    Console(file=shown, width=100).print(tables.certificate(found)[0])
+    lines = [line.rstrip() for line in shown.getvalue().splitlines()[4:] if line.strip()]
+    assert "\n".join([*lines, "", found["summary"]]) in (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("strength", ["0", "0.1", "0.15", "0.25"])

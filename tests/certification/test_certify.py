@@ -181,6 +181,20 @@ def test_the_summary_names_what_failed():
     assert "Not tested: redrawing, state, splits, graph." in found["summary"]
 
 
+def test_the_summary_tells_misread_frames_from_drift():
+    """Noise on the frames turns a light over now and then; imagination itself is perfect, or stands still."""
+
+    def dazzled(images):
+        return encode(images) ^ (images.reshape(len(images), 4) % 40 == 0)
+
+    data = redrawn(ring_transitions(episodes=200, steps=40))
+    found = certify(dazzled, predict, data)
+    assert found["same_code"] == pytest.approx(100 * (1 - 2 * 0.975 * 0.025) ** 4, abs=2)
+    assert "It is the frames that are read differently" in found["summary"]
+    for reading in (dazzled, encode):
+        assert "read differently" not in certify(reading, lambda codes, actions: codes, data)["summary"]
+
+
 def test_every_threshold_is_reached_from_its_better_side():
     for question in QUESTIONS:
         better = 1 if question.more_is_better else -1

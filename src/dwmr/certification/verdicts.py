@@ -14,6 +14,7 @@ YES, PARTLY, NO, NOT_TESTED = "yes", "partly", "no", "not tested"
 EXACT_ENOUGH = 95.0  # percent of whole codes: imagination is trusted as far as so many are right
 NOISE_ASKED = "0.05"  # of the [0, 1] scale: noise that a camera has
 LASTING = 100  # imagined steps that are asked for
+ALIKE = 2.0  # percentage points by which two shares of codes may differ and count as the same
 ENOUGH = 30  # frames, out of which a share says something
 
 
@@ -87,6 +88,8 @@ def summary(certificate: Mapping[str, Any]) -> str:
         advice = "Every frame has the same code: this model says nothing."
     elif steps == 0:
         advice = "Do not rely on whole imagined codes, not even one step ahead."
+        if _misread(certificate):
+            advice += " It is the frames that are read differently: two of one state have the same code no more often."
     elif steps == longest:
         advice = f"Imagine {ahead} ahead, the longest that was tested."
     else:
@@ -98,6 +101,13 @@ def summary(certificate: Mapping[str, Any]) -> str:
     if untested:
         advice += f" Not tested: {', '.join(untested)}."
     return advice
+
+
+def _misread(certificate: Mapping[str, Any]) -> bool:
+    """Whether imagined codes are those of the frames seen, at every step, as often as the codes of two frames of one
+    state are the same: then it is the reading that differs, not the imagination."""
+    right = [entry["exact"] for entry in certificate["drift"].values()]
+    return bool(certificate["redrawn"]) and min(right) >= certificate["same_code"] - ALIKE
 
 
 def _constant(certificate: Mapping[str, Any]) -> bool:
