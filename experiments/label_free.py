@@ -4,13 +4,15 @@
 
 At every rung of a finished study both figures are known of the same trials: the validation F1 of imagination, which
 needs labels, and `shared`, the independent directions that predicted and encoded next codes have in common, which does
-not. The cost is the F1 of the best trial less that of the trial with the largest `shared`.
+not. The cost is the F1 of the best trial less that of the trial with the largest `shared`. Of strong models there is no
+study; there the same is asked of settings that were tried with several seeds each (`exploration.json`).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,9 @@ from scipy.stats import spearmanr
 from dwmr.files import atomic_write_json
 
 LABELS, WITHOUT = "imagination", "shared"
+ROUND = (
+    "round 14: the preset of then with agreement and rates that fall later (settings by number), six fresh seeds each"
+)
 
 
 def compare(scores: list[dict[str, float]]) -> dict[str, Any]:
@@ -40,12 +45,20 @@ def of_study(study: dict[str, Any]) -> dict[str, Any]:
         for epoch, score in trial["scores"].items():
             rungs.setdefault(epoch, []).append(score)
     found = {f"epoch {epoch}": compare(rungs[epoch]) for epoch in sorted(rungs, key=int)}
-    means = [
-        {name: sum(score[name] for score in entry["scores"]) / len(entry["scores"]) for name in (LABELS, WITHOUT)}
-        for entry in study["confirmations"]
-        if all(entry["scores"])
-    ]
+    means = [mean(entry["scores"]) for entry in study["confirmations"] if all(entry["scores"])]
     return found | {"confirmed, mean of three seeds": compare(means)}
+
+
+def mean(scores: list[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.fmean(score[name] for score in scores) for name in (LABELS, WITHOUT)}
+
+
+def of_settings(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Both choices among settings, each by its mean over the seeds."""
+    by_setting: dict[int, list[dict[str, float]]] = {}
+    for run in runs:
+        by_setting.setdefault(run["set"], []).append(run["validation"])
+    return compare([mean(scores) for scores in by_setting.values()])
 
 
 def _knows(study: dict[str, Any]) -> bool:
@@ -56,13 +69,16 @@ def _knows(study: dict[str, Any]) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=Path, default=Path("experiments/studies"))
+    parser.add_argument("--exploration", type=Path, default=Path("experiments/results/exploration.json"))
     parser.add_argument("--out", type=Path, default=Path("experiments/results/label_free.json"))
     chosen = parser.parse_args()
     studies = {path: json.loads(path.read_text()) for path in sorted(chosen.studies.glob("*/*.json"))}
-    results = {study["preset"]: of_study(study) for study in studies.values() if study["finished"] and _knows(study)}
-    atomic_write_json(chosen.out, results)
-    for name, rungs in results.items():
-        last = list(rungs.values())[-1]
+    found = {study["preset"]: of_study(study) for study in studies.values() if study["finished"] and _knows(study)}
+    strong = "8puzzle-noisy/strong"
+    explored = json.loads(chosen.exploration.read_text(encoding="utf-8"))[strong][ROUND]["runs"]
+    settings = {strong: of_settings(explored)}
+    atomic_write_json(chosen.out, {"studies": found, "settings": settings})
+    for name, last in ({name: list(rungs.values())[-1] for name, rungs in found.items()} | settings).items():
         print(f"{name}: {last['chosen_without_labels']} without labels, {last['best']} with them")
 
 

@@ -114,10 +114,10 @@ def test_the_readme_speaks_of_them_too():
     assert f"{puzzle:.1f}% of the codes are exact on the 8-puzzle, {ice:.2f}% on IceSlider" in " ".join(text.split())
 
 
-@pytest.mark.parametrize("study", results("label_free.json"))
+@pytest.mark.parametrize("study", results("label_free.json")["studies"])
 def test_choosing_without_labels(study):
     page = (ROOT / "docs" / "tuning.md").read_text(encoding="utf-8")
-    rungs = results("label_free.json")[study]
+    rungs = results("label_free.json")["studies"][study]
     wanted = [rungs[rung][name] for rung in list(rungs)[-2:] for name in ("best", "chosen_without_labels")]
     shown = [float(number) for cell in line_of(page, f"| `{study}` |").split("|")[2:4] for number in cell.split(",")]
     assert shown == pytest.approx(wanted, abs=0.051)
@@ -180,8 +180,14 @@ def test_noisy_iceslider_beside_its_observers_and_over_true_labels():
     assert over_true in words_of("docs/beyond.md")
 
 
+def test_choosing_a_strong_setting_without_labels():
+    found = results("label_free.json")["settings"]["8puzzle-noisy/strong"]
+    words = f"{found['chosen_without_labels']:.1f} without labels, {found['best']:.1f} with them"
+    assert f"{words} (Spearman {found['rank_correlation']:.2f})".replace("-", "−") in words_of("docs/tuning.md")
+
+
 def test_what_choosing_without_labels_costs_in_the_log():
-    studies = [list(rungs.values()) for rungs in results("label_free.json").values()]
+    studies = [list(rungs.values()) for rungs in results("label_free.json")["studies"].values()]
     last, three_seeds = ([rungs[place]["cost"] for rungs in studies] for place in (-2, -1))
     cheap = [[cost for cost in costs if cost < 5] for costs in (last, three_seeds)]
     text = words_of("docs/log.md")

@@ -14,6 +14,14 @@ spec.loader.exec_module(unchanged)
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "faithful.json").read_text(encoding="utf-8"))
 
 
+def test_the_weights_were_those_of_before():
+    """DeepCubeAI was changed since, on purpose."""
+    found = json.loads((ROOT / "experiments" / "results" / "unchanged.json").read_text(encoding="utf-8"))
+    assert set(found["now"]) == {"/".join(name) for name in unchanged.names()}
+    differing = {name for name, digest in found["now"].items() if found["before"][name] != digest}
+    assert differing == {"8puzzle/deepcubeai/joint", "iceslider/deepcubeai/joint"}
+
+
 @pytest.mark.filterwarnings("ignore:.*never changed:RuntimeWarning")
 @pytest.mark.parametrize("name", unchanged.names(), ids="/".join)
 def test_the_losses_are_those_of_before(name):
