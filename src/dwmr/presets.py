@@ -227,8 +227,8 @@ _STRONG_ICE: dict[str, Any] = {
     "agree": 4.0,
     "tau": 0.9,
 }
-# Agents are told from ice as rocks are, by one bit, and by one of their own: the two are correlated by 0.24. With noise and
-# a narrower margin the first is left undecided where the agent stands.
+# Rock and agent share a bit that tells them from ice, and the agent has one of its own: correlated by 0.24. With noise
+# a narrower margin leaves the first undecided where the agent stands.
 _STRONG_ICE_WITH_NOISE: dict[str, Any] = {"margin": 0.3}
 # Twelve tiles differ in eleven directions, and on DigitJump the agent's are the least slow: a bit for each. The slow
 # start names every tile, so the encoder stays with it and the predictor learns alone. Once that is exact there is
