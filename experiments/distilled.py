@@ -22,7 +22,8 @@ from dwmr.reproduce.runs import machine_words
 from dwmr.reproduce.strong import STRONG, WIDE
 from dwmr.world_model import WorldModel
 
-CELLS = ["strong-late-looks,8puzzle-noisy", "strong,8puzzle-noisy", "strong,iceslider-noisy", "strong,8puzzle"]
+CELLS = ["strong-late-looks,8puzzle-noisy", "strong,8puzzle-noisy", "strong-narrow-margin,iceslider-noisy"]
+CELLS += ["strong,iceslider-noisy", "strong,8puzzle"]
 
 
 def figures(models: list[WorldModel], data: dwmr.Splits, split: str) -> list[dict[str, float]]:

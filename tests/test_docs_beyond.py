@@ -92,7 +92,7 @@ def distilled(model: str, when: str) -> dict[str, list[float]]:
     ("start", "model"),
     [
         ("| noisy 8-puzzle, late looks |", "8puzzle-noisy/strong-late-looks"),
-        ("| noisy IceSlider, strong |", "iceslider-noisy/strong"),
+        ("| noisy IceSlider, strong, narrow margin |", "iceslider-noisy/strong-narrow-margin"),
     ],
 )
 def test_what_distilling_does_to_ten_runs(start, model):
@@ -184,3 +184,21 @@ def test_what_agreement_does_on_noisy_iceslider():
     )
     wanted = f"without it {means(without, 'exact_next')}% of the next codes are exact on noisy IceSlider"
     assert f"{wanted}, with it {means(with_it, 'exact_next')}%" in words_of("docs/beyond.md")
+
+
+@pytest.mark.parametrize(("start", "row"), [("| margin 0.15", "strong-narrow-margin"), ("| margin 0.3", "strong")])
+def test_what_the_margin_does_on_noisy_iceslider(start, row):
+    found = results("strong_rows.json")[row]["iceslider-noisy"]
+    cells = line_of((ROOT / "docs" / "beyond.md").read_text(encoding="utf-8"), start).split("|")[2:-1]
+    names = ["exact_next", "same_code", "board_encoding", "board_imagination", "exact_1000"]
+    shown = [float(number) for cell in cells for number in cell.split(" / ")]
+    assert shown == pytest.approx([statistics.mean(found[name]) for name in names], abs=0.051)
+
+
+def test_the_two_kinds_of_runs_on_noisy_iceslider():
+    exact = sorted(results("strong_rows.json")["strong"]["iceslider-noisy"]["exact_next"])
+    assert [round(share) for share in exact[:2]] == [88, 88]
+    assert f"with {exact[2]:.1f} to {exact[-1]:.1f}% exact" in words_of("docs/beyond.md")
+    narrow = sorted(results("strong_rows.json")["strong-narrow-margin"]["iceslider-noisy"]["exact_next"])
+    assert [round(share) for share in narrow[6:]] == [88] * 4
+    assert [round(share) for share in (narrow[0], narrow[5])] == [69, 71]

@@ -110,8 +110,14 @@ def test_the_readme_speaks_of_them_too():
     jumps = results("planning.json")["digitjump"]["breadth_first"]
     assert f"`digitjump/strong` solves {jumps['solved']} of {jumps['of']} levels" in text
     assert f"its {results('symbolic.json')['iceslider/strong']['fidelity']['rules']} rules" in text
-    puzzle, ice = (statistics.mean(results("strong.json")[name]["exact_1000"]) for name in ("8puzzle", "iceslider"))
-    assert f"{puzzle:.1f}% of the codes are exact on the 8-puzzle, {ice:.2f}% on IceSlider" in " ".join(text.split())
+    puzzle, ice, noisy_ice = (
+        statistics.mean(results("strong.json")[name]["exact_1000"])
+        for name in ("8puzzle", "iceslider", "iceslider-noisy")
+    )
+    told = f"{puzzle:.1f}% of the codes are exact on the 8-puzzle, {ice:.2f}% on IceSlider, {noisy_ice:.1f}% with noise"
+    assert told in " ".join(text.split())
+    told_more = means(results("strong_rows.json")["strong-grid-two-views"]["8puzzle"], *PARTS)
+    assert f"(tiers G and J), the 8-puzzle comes to {told_more}" in " ".join(text.split())
 
 
 @pytest.mark.parametrize("study", results("label_free.json")["studies"])
