@@ -125,3 +125,9 @@ def test_terms_and_weights_must_match():
 def test_what_a_family_needs_is_named(name, missing):
     with pytest.raises(InputError, match="needs a decoder, and the 'joint' scheme"):
         OBJECTIVES[name].evaluate(some_codes(**{missing: None}), HYPER)
+
+
+def test_a_term_can_be_left_out_with_its_weight():
+    mine = OBJECTIVES["dwmr"].adding("ones", lambda codes, hyper: codes.probs.mean(), weight=0.1)
+    assert mine.without("ones") == OBJECTIVES["dwmr"]
+    assert list(mine.without("cos").terms) == ["pred", "var", "cor", "loc", "ones"]

@@ -82,7 +82,9 @@ class Objective:
 
     def without(self, name: str) -> Objective:
         """The same family less one term."""
-        return dataclasses.replace(self, terms={other: term for other, term in self.terms.items() if other != name})
+        terms = {other: term for other, term in self.terms.items() if other != name}
+        weights = {other: weight for other, weight in self.weights.items() if other != name}
+        return dataclasses.replace(self, terms=terms, weights=weights)
 
     def evaluate(self, codes: Codes, hyper: Hyper) -> tuple[Tensor, dict[str, Tensor]]:
         """The weighted sum, and each term unweighted."""

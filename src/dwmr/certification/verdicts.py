@@ -107,7 +107,7 @@ def _misread(certificate: Mapping[str, Any]) -> bool:
     """Whether imagined codes are those of the frames seen, at every step, as often as the codes of two frames of one
     state are the same: then it is the reading that differs, not the imagination."""
     right = [entry["exact"] for entry in certificate["drift"].values()]
-    return bool(certificate["redrawn"]) and min(right) >= certificate["same_code"] - ALIKE
+    return bool(certificate["redrawn"] and right) and min(right) >= certificate["same_code"] - ALIKE
 
 
 def _constant(certificate: Mapping[str, Any]) -> bool:

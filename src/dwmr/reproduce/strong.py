@@ -27,8 +27,8 @@ WIDE: dict[str, tuple[str, ...]] = {
     "true_f1_imagination": ("imagination", "f1_true_labels"),
 }
 
-NARROW = 0.15  # the margin of every preset but the strong one of noisy IceSlider
-
+_NARROW = {"margin": 0.15}  # as every preset has it but the strong one of noisy IceSlider
+_ONE_LOOK = {"cross": False, **_NARROW}  # without a second look the margin means nothing
 _GRID = {"8puzzle": {"encoder": "tiles", "bits": 63}}
 _LATE_LOOKS = {
     "8puzzle": {"cross_from": 20, "cross_to": 30, "cosine": False, "cosine_from": 0, "agree": 0.0, "cos": 1.15}
@@ -69,15 +69,13 @@ STRONG = Table(
             {"two_views": True},
             {"8puzzle": {}},
         ),
-        Row(
-            "strong-no-cross", "strong, usual moments", "strong", {"cross": False, "margin": NARROW}
-        ),  # which means nothing then
+        Row("strong-no-cross", "strong, usual moments", "strong", _ONE_LOOK),
         Row("strong-no-far", "strong, the paper's predictor", "strong", by_family=_NEAR),
         Row("strong-no-cosine", "strong, constant learning rate", "strong", {"cosine": False}),
         Row("strong-random-start", "strong, random first weights", "strong", by_family=_BY_CHANCE),
         Row("strong-all-bits", "strong, moments over all bits", "strong", by_family=_ALL_BITS),
         Row("strong-no-agreement", "strong, without agreement", "strong", by_family=_DISAGREE),
-        Row("strong-narrow-margin", "strong, narrow margin", "strong", {"margin": NARROW}),
+        Row("strong-narrow-margin", "strong, narrow margin", "strong", _NARROW),
         Row("strong-late-looks", "strong, late looks, constant rate, no agreement", "strong", by_family=_LATE_LOOKS),
         Row("dwmr", "DWMR"),
         Row("dwmr-cross", "DWMR, moments across looks", changes={"cross": True}),
