@@ -76,6 +76,8 @@ def main() -> None:
         for seed in range(given.runs):
             results = json.loads(given.out.read_text()) if given.out.exists() else {}
             entry = results.setdefault(preset, {"config": dwmr.preset(preset).to_dict(), "runs": {}})
+            if entry["config"] != dwmr.preset(preset).to_dict():
+                parser.error(f"{given.out} has runs of {preset} with other values; give them another name there")
             if str(seed) in entry["runs"]:
                 continue
             model = kept_or_trained(preset, seed, data.train, given.device, given.models)

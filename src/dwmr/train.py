@@ -28,7 +28,7 @@ from dwmr.fast.terms import fast_objective
 from dwmr.nets.decoders import DECODERS
 from dwmr.nets.encoders import CELLS, ENCODERS
 from dwmr.nets.predictors import PREDICTORS
-from dwmr.objectives import OBJECTIVES, Objective, objective_of
+from dwmr.objectives import OBJECTIVES, Objective, objective_of, shared_objective
 from dwmr.records import (
     failure_of,
     figures_of,
@@ -193,9 +193,7 @@ def _train_all(
     seeds = [operator.index(seed) for seed in seeds]
     writer = tensorboard_writer() if tensorboard else None
     cells = CELLS[configs[0].encoder](train.image_shape) if configs[0].by_cell else 1
-    family = objective or objective_of(configs[0], cells)
-    if objective is None and all(config.hyper.cos == 0 for config in configs):
-        family = family.without("cos")  # it would weigh nothing, and is a fifth of an update of 192 bits
+    family = objective or shared_objective(configs, cells)
     _check_data(configs[0], train, val)
     # Several runs become one program on a GPU; there the learners only keep what is saved, in the CPU's memory.
     ours = not own and objective is None
