@@ -9,8 +9,8 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
 from dwmr.config import Config
-from dwmr.transitions import Transitions
-from dwmr.world_model import WorldModel
+from dwmr.data.transitions import Transitions
+from dwmr.models.world_model import WorldModel
 
 
 class Samples(Dataset[tuple[Tensor, Tensor, Tensor]]):

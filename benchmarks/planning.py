@@ -23,13 +23,13 @@ from typing import Any
 import torch
 
 from dwmr.files import atomic_write_json
-from dwmr.nets.predictors import MLPPredictor
+from dwmr.models.predictors import MLPPredictor
+from dwmr.models.world_model import WorldModel, resolve_device
 from dwmr.planning import Budget, CodeGoal, Plan, pack
 from dwmr.planning.dynamics import MLPDynamics
 from dwmr.planning.heuristics import HammingHeuristic
 from dwmr.planning.search import Planner, best_first, breadth_first
 from dwmr.reproduce.runs import machine_words
-from dwmr.world_model import WorldModel, resolve_device
 
 BITS, ACTIONS = 64, 4
 ROUNDS = 5

@@ -30,15 +30,15 @@ import naive
 import torch
 
 import dwmr
-from dwmr import losses
 from dwmr.data.collect import collect_benchmark
 from dwmr.evaluation import examine_many
-from dwmr.fast import coskewness as symmetric
-from dwmr.fast import lanes
-from dwmr.fast.capture import WARM_UPS
-from dwmr.fast.native import library
 from dwmr.files import atomic_write_json, atomic_write_text, cache_folder
-from dwmr.world_model import build_model, image_statistics
+from dwmr.models.world_model import build_model, image_statistics
+from dwmr.ops import coskewness as symmetric
+from dwmr.ops import lanes
+from dwmr.ops.capture import WARM_UPS
+from dwmr.ops.native import library
+from dwmr.training import losses
 
 Figures = dict[str, Any]
 ROUNDS = 5
@@ -144,7 +144,7 @@ def coskewness_forms(device: torch.device) -> Figures:
     """Forward and backward of the term at N = 256: milliseconds, and on a GPU the peak of extra memory in MB."""
     forms: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"plain": losses.coskewness}
     if device.type == "cuda":
-        from dwmr.fast import triton_coskewness
+        from dwmr.ops import triton_coskewness
 
         forms["fast"] = triton_coskewness.coskewness
     else:

@@ -3,7 +3,7 @@
     python experiments/ceilings.py
 
 The file is {benchmark: {observer: figures}}, figures in percent. Noisy IceSlider: the observer knows the tiles and the
-noise to the last detail (drawn from `dwmr.envs.noise.quantiles`, added to a byte, clipped to 0 to 255), so the
+noise to the last detail (drawn from `dwmr.worlds.noise.quantiles`, added to a byte, clipped to 0 to 255), so the
 probability of every byte under every tile is exact, and it names the most probable label:
 
     tile, uniform prior  each cell by itself, all labels equally likely beforehand
@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 
 from dwmr.data.collect import NOISE_STD, make_transitions
-from dwmr.envs import tiles
-from dwmr.envs.ice_slider import AGENT, GOAL, ICE, N_CLASSES, ROCK
-from dwmr.envs.noise import quantiles
+from dwmr.data.transitions import Transitions
 from dwmr.evaluation.metrics import board_scores
 from dwmr.files import atomic_write_json
-from dwmr.transitions import Transitions
+from dwmr.worlds import tiles
+from dwmr.worlds.ice_slider import AGENT, GOAL, ICE, N_CLASSES, ROCK
+from dwmr.worlds.noise import quantiles
 
 BENCHMARK = "iceslider-noisy"
 CHUNK = 500  # frames

@@ -20,12 +20,12 @@ from dwmr.data.collect import cached_benchmark
 from dwmr.errors import TrainingDiverged
 from dwmr.evaluation import imagination_scores
 from dwmr.files import atomic_write_json
+from dwmr.models.world_model import resolve_device
 from dwmr.presets import start_values
 from dwmr.reproduce.runs import code_words, machine_words
 from dwmr.tuning import write_preset
 from dwmr.tuning.plan import derived_seed
 from dwmr.tuning.spaces import options
-from dwmr.world_model import resolve_device
 
 BEST = 2  # trials, beside the start values
 FIGURES = ("encoding", "imagination", "true_labels", "exact_next")

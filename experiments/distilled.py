@@ -18,9 +18,9 @@ import dwmr
 from dwmr.data.collect import cached_benchmark
 from dwmr.evaluation import examine_many
 from dwmr.files import atomic_write_json
+from dwmr.models.world_model import WorldModel
 from dwmr.reproduce.runs import machine_words
 from dwmr.reproduce.strong import STRONG, WIDE
-from dwmr.world_model import WorldModel
 
 CELLS = ["strong-late-looks,8puzzle-noisy", "strong,8puzzle-noisy", "strong-narrow-margin,iceslider-noisy"]
 CELLS += ["strong,iceslider-noisy", "strong,8puzzle"]

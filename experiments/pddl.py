@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 
 import dwmr
-from dwmr.callables import Encode, Predict
-from dwmr.certification.levels import GAMES
-from dwmr.checkpoint import read_info
-from dwmr.envs import ice_slider, tiles
-from dwmr.envs.actions import DIRECTIONS
-from dwmr.envs.grid_world import SIZE
+from dwmr.evaluation.level_graphs import GAMES
 from dwmr.files import atomic_write_json
+from dwmr.models.callables import Encode, Predict
+from dwmr.models.checkpoint import read_info
 from dwmr.symbolic import Layout, SymbolicModel, Task, layout_of, learn_symbols, solve
-from dwmr.symbolic.levels import action_names, level_task
+from dwmr.symbolic.level_symbols import action_names, level_task
+from dwmr.worlds import ice_slider, tiles
+from dwmr.worlds.actions import DIRECTIONS
+from dwmr.worlds.grid_world import SIZE
 
 LEVELS = range(2000, 2100)
 MIN_SOLUTION = 8

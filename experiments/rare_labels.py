@@ -24,9 +24,9 @@ import dwmr
 from dwmr.data.collect import cached_benchmark
 from dwmr.evaluation import imagination_scores
 from dwmr.files import atomic_write_json
-from dwmr.losses import by_cell
-from dwmr.nets.encoders import CELLS
+from dwmr.models.encoders import CELLS
 from dwmr.presets import REGULARIZED, start_values
+from dwmr.training.losses import by_cell
 
 SEEDS = {"kept": 7001, "lost": 7110}
 EPOCHS = 8

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 import dwmr
-from dwmr.checkpoint import read_info
-from dwmr.envs.noise import add_noise
 from dwmr.files import atomic_write_json
+from dwmr.models.checkpoint import read_info
 from dwmr.seeding import rng
+from dwmr.worlds.noise import add_noise
 
 STRENGTHS = (0.0, 0.1, 0.15, 0.25)
 TRAIN, TEST = 4_000, 4_000  # transitions

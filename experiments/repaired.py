@@ -22,9 +22,9 @@ from dwmr.data.collect import cached_benchmark
 from dwmr.evaluation import examine
 from dwmr.evaluation.probes import Probe
 from dwmr.files import atomic_write_json
+from dwmr.models.world_model import WorldModel
 from dwmr.reproduce.campaign import kept_or_trained
 from dwmr.reproduce.runs import machine_words
-from dwmr.world_model import WorldModel
 
 PRESETS = ("iceslider-noisy/strong", "8puzzle-noisy/strong")
 BOARDS = {"": "f1", "true_f1_": "f1_true_labels", "board_": "board_accuracy"}  # named as in strong.json

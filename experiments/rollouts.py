@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dwmr.report.pictures import new_figure
+from dwmr.plotting.pictures import new_figure
 from dwmr.reproduce.render import BENCHMARKS
 
 ROOT = Path(__file__).parents[1]

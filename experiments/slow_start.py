@@ -21,12 +21,12 @@ import torch
 
 import dwmr
 from dwmr.data.collect import cached_benchmark
+from dwmr.data.transitions import Transitions
 from dwmr.files import atomic_write_json
-from dwmr.losses import by_cell
-from dwmr.nets.encoders import CELLS
-from dwmr.slow_start import settle, start_slowly
-from dwmr.transitions import Transitions
-from dwmr.world_model import WorldModel, build_model
+from dwmr.models.encoders import CELLS
+from dwmr.models.world_model import WorldModel, build_model
+from dwmr.training.losses import by_cell
+from dwmr.training.slow_features import settle, start_slowly
 
 SEEDS = range(10)
 IMAGES = 1000

@@ -26,14 +26,14 @@ from torch.nn import functional as F
 import dwmr
 from dwmr.data.collect import cached_benchmark
 from dwmr.evaluation.metrics import board_scores
-from dwmr.fast.capture import capture
-from dwmr.fast.optimizer import FlatAdam
-from dwmr.fast.stacked import stack
-from dwmr.fast.terms import has_triton
 from dwmr.files import atomic_write_json
-from dwmr.nets.bits import straight_through
-from dwmr.nets.encoders import ENCODERS
-from dwmr.world_model import image_statistics, resolve_device
+from dwmr.models.bits import straight_through
+from dwmr.models.encoders import ENCODERS
+from dwmr.models.world_model import image_statistics, resolve_device
+from dwmr.ops.capture import capture
+from dwmr.ops.optimizer import FlatAdam
+from dwmr.ops.stacked import stack
+from dwmr.ops.terms import has_triton
 
 OBSERVERS = [
     ("8puzzle", "conv", 64),

@@ -30,10 +30,10 @@ from dwmr.config import Config, Hyper
 from dwmr.data.collect import cached_benchmark
 from dwmr.evaluation import examine_many
 from dwmr.files import atomic_write_json
-from dwmr.losses import EPS
-from dwmr.nets.encoders import CELLS
-from dwmr.objectives import Codes, Objective, Term, objective_of
+from dwmr.models.encoders import CELLS
 from dwmr.reproduce.strong import STRONG
+from dwmr.training.losses import EPS
+from dwmr.training.objectives import Codes, Objective, Term, objective_of
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "none": {},

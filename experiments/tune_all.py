@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import dwmr
+from dwmr.cli.tables import tuning_line
 from dwmr.data.collect import cached_benchmark
 from dwmr.errors import InputError
 from dwmr.reproduce.catalog import find_table
-from dwmr.tables import tuning_line
 from dwmr.tuning import prepare, save, tune, write_preset
 from dwmr.tuning.campaign import AT_ONCE, TRIALS
 

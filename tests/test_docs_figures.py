@@ -7,8 +7,8 @@ import statistics
 import pytest
 from rich.console import Console
 
-from dwmr import tables
-from dwmr.certification.verdicts import answers, summary
+from dwmr.cli import tables
+from dwmr.evaluation.verdicts import answers, summary
 from dwmr.reproduce import paper
 from dwmr.reproduce.catalog import find_table
 from dwmr.reproduce.cells import PARTS

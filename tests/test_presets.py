@@ -4,8 +4,8 @@ import pytest
 
 from dwmr import preset
 from dwmr.errors import InputError
-from dwmr.objectives import OBJECTIVES
 from dwmr.presets import PRESETS, START_VALUES, TUNED, changes, start_values
+from dwmr.training.objectives import OBJECTIVES
 from dwmr.tuning.spaces import search_space, values_of
 
 MODELS = ["ae", "beta-vae", "deepcubeai", "dwmr", "dwmr+ae", "dwmr+beta-vae"]

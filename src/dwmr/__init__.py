@@ -8,18 +8,18 @@ bits = wm.encode(images)
 
 __version__ = "0.1.0"
 
-from dwmr import losses, objectives
-from dwmr.certification import certify
 from dwmr.config import Config
-from dwmr.distillation import distil
+from dwmr.data.transitions import Rollouts, Splits, Transitions, load_rollouts, load_splits, load_transitions
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.evaluation import evaluate
-from dwmr.objectives import Objective
+from dwmr.evaluation.certificate import certify
+from dwmr.evaluation.repair import Repair
+from dwmr.models.world_model import WorldModel
 from dwmr.presets import preset
-from dwmr.repair import Repair
-from dwmr.train import Run, train, train_many
-from dwmr.transitions import Rollouts, Splits, Transitions, load_rollouts, load_splits, load_transitions
-from dwmr.world_model import WorldModel
+from dwmr.training import losses, objectives
+from dwmr.training.distillation import distil
+from dwmr.training.objectives import Objective
+from dwmr.training.trainer import Run, train, train_many
 
 __all__ = [
     "Config",

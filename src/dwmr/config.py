@@ -56,14 +56,14 @@ class Config:
     """One run, but for its data and seed."""
 
     benchmark: str = "generic"
-    model: str = "dwmr"  # a name in dwmr.objectives.OBJECTIVES
-    encoder: str = "generic"  # names in dwmr.nets; "custom" for a module handed to train
+    model: str = "dwmr"  # a name in dwmr.training.objectives.OBJECTIVES
+    encoder: str = "generic"  # names in dwmr.models; "custom" for a module handed to train
     predictor: str = "generic"
     decoder: str = "generic"  # built only if the model has one
     bits: int = 64
     standardize: bool = True  # images by the training mean and deviation; otherwise they stay in [0, 1]
     probe: str = "affine"  # "affine" reads all bits for each cell, "grid" reads each cell from its own bits
-    scheme: str = "two_step"  # a name in dwmr.schemes.SCHEMES
+    scheme: str = "two_step"  # a name in dwmr.training.schemes.SCHEMES
     epochs: int = 40
     batch_size: int = 256
     triplets: int = 0  # triplets sampled for the coskewness in each update; 0: all of them

@@ -14,7 +14,7 @@ from typing import Any
 
 from dwmr.config import Config
 from dwmr.errors import unknown
-from dwmr.objectives import OBJECTIVES
+from dwmr.training.objectives import OBJECTIVES
 
 _PUZZLE: dict[str, Any] = {
     "encoder": "conv",

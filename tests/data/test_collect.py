@@ -11,13 +11,13 @@ import pytest
 
 from dwmr.data import collect
 from dwmr.data.collect import BENCHMARKS, collect_benchmark, make_rollouts, make_transitions
-from dwmr.data.mnist import CACHE_NAME
-from dwmr.envs import sliding_tiles
-from dwmr.envs.digit_jump import DigitJump
-from dwmr.envs.ice_slider import IceSlider
+from dwmr.data.transitions import HORIZONS, load_splits
 from dwmr.errors import InputError
 from dwmr.files import cache_folder
-from dwmr.transitions import HORIZONS, load_splits
+from dwmr.worlds import sliding_tiles
+from dwmr.worlds.digit_jump import DigitJump
+from dwmr.worlds.ice_slider import IceSlider
+from dwmr.worlds.mnist import CACHE_NAME
 
 PUZZLES = ("8puzzle", "8puzzle-noisy")
 GAMES = {"iceslider": IceSlider(min_solution=1), "iceslider-noisy": IceSlider(min_solution=1), "digitjump": DigitJump()}
@@ -102,7 +102,7 @@ def test_a_board_is_never_drawn_alike_twice(name):
 
 def test_the_puzzle_s_digits_are_those_of_its_split():
     pytest.importorskip("sklearn")
-    from dwmr.data.digits import load_digits
+    from dwmr.worlds.digits import load_digits
 
     for split in COUNTS:
         data = small("8puzzle", split)

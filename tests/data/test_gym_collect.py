@@ -13,11 +13,11 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete  # noqa: E402
 
 from dwmr.data import gym_collect  # noqa: E402
 from dwmr.data.gym_collect import collect_env  # noqa: E402
-from dwmr.envs.digit_jump import DigitJump  # noqa: E402
-from dwmr.envs.ice_slider import IceSlider  # noqa: E402
-from dwmr.envs.sliding_tiles import SlidingTiles  # noqa: E402
+from dwmr.data.transitions import HORIZONS, load_splits  # noqa: E402
 from dwmr.errors import InputError  # noqa: E402
-from dwmr.transitions import HORIZONS, load_splits  # noqa: E402
+from dwmr.worlds.digit_jump import DigitJump  # noqa: E402
+from dwmr.worlds.ice_slider import IceSlider  # noqa: E402
+from dwmr.worlds.sliding_tiles import SlidingTiles  # noqa: E402
 
 OWN = {
     "dwmr/IceSlider-v0": (IceSlider, {"min_solution": 1}),

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dwmr.envs import ice_slider, tiles
-from dwmr.envs.noise import add_noise
 from dwmr.seeding import rng
+from dwmr.worlds import ice_slider, tiles
+from dwmr.worlds.noise import add_noise
 
 FILE = Path(__file__).parents[2] / "experiments" / "ceilings.py"
 spec = importlib.util.spec_from_file_location("ceilings", FILE)

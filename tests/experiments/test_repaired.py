@@ -8,7 +8,7 @@ import numpy as np
 
 from dwmr.evaluation.probes import fit_probe
 from tests.evaluation.ring import RIGHT, ring_rollouts
-from tests.test_repair import blurred_model
+from tests.evaluation.test_repair import blurred_model
 
 FILE = Path(__file__).parents[2] / "experiments" / "repaired.py"
 spec = importlib.util.spec_from_file_location("repaired", FILE)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dwmr.data.collect import make_transitions
-from dwmr.transitions import Splits
+from dwmr.data.transitions import Splits
 
 FILE = Path(__file__).parents[2] / "experiments" / "supervised_ceilings.py"
 spec = importlib.util.spec_from_file_location("supervised_ceilings", FILE)

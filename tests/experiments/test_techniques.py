@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dwmr.config import Config, Hyper
-from dwmr.objectives import Codes, objective_of
+from dwmr.training.objectives import Codes, objective_of
 
 FILE = Path(__file__).parents[2] / "experiments" / "techniques.py"
 spec = importlib.util.spec_from_file_location("techniques", FILE)

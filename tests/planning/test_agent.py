@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from dwmr import InputError, Transitions
-from dwmr.envs import sliding_tiles
 from dwmr.planning import PLANNERS, Budget, act, agent_of, prepare_agent
-from dwmr.planning.rules import fewest_moves
+from dwmr.planning.board_rules import fewest_moves
 from dwmr.seeding import rng
+from dwmr.worlds import sliding_tiles
 from tests.evaluation.ring import draw, ring_model, ring_transitions
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 
 from dwmr.data.collect import make_transitions
-from dwmr.envs import sliding_tiles
 from dwmr.planning.applicability import choose_threshold, fit_applicability
+from dwmr.worlds import sliding_tiles
 
 
 def one_hot(boards: np.ndarray, classes: int) -> torch.Tensor:

@@ -2,7 +2,7 @@ import numpy as np
 import torch
 
 from dwmr import WorldModel
-from dwmr.nets.predictors import MLPPredictor
+from dwmr.models.predictors import MLPPredictor
 from dwmr.planning.dynamics import CorrectedDynamics, LimitedDynamics, MLPDynamics, PredictedDynamics, model_dynamics
 from dwmr.planning.packing import pack, unpack
 from tests.evaluation.ring import ring_model

@@ -6,8 +6,9 @@ import torch
 
 from dwmr import InputError
 from dwmr.evaluation.intervals import wilson
-from dwmr.planning import Agent, evaluate
-from dwmr.planning.evaluate import (
+from dwmr.planning import Agent
+from dwmr.planning import benchmark as evaluate
+from dwmr.planning.benchmark import (
     KeptTrials,
     Setting,
     Trial,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dwmr.envs import sliding_tiles
-from dwmr.nets.predictors import MLPPredictor
+from dwmr.models.predictors import MLPPredictor
 from dwmr.planning import PLANNERS, Budget, CodeGoal, pack
+from dwmr.planning.board_rules import TileDynamics, fewest_moves, pack_boards
 from dwmr.planning.dynamics import MLPDynamics
 from dwmr.planning.nodes import Nodes
-from dwmr.planning.rules import TileDynamics, fewest_moves, pack_boards
 from dwmr.seeding import rng
+from dwmr.worlds import sliding_tiles
 
 pytestmark = [
     pytest.mark.gpu,

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dwmr import InputError
-from dwmr.envs import ice_slider, sliding_tiles
-from dwmr.envs.grid_world import cell_of, reachable
 from dwmr.planning import EXHAUSTED, OUT_OF_BUDGET, PLANNERS, SOLVED, Budget, CodeGoal, find_planner
-from dwmr.planning.rules import TableDynamics, TileDynamics, fewest_moves, pack_boards
+from dwmr.planning.board_rules import TableDynamics, TileDynamics, fewest_moves, pack_boards
 from dwmr.planning.search import beam, best_first
 from dwmr.seeding import rng
+from dwmr.worlds import ice_slider, sliding_tiles
+from dwmr.worlds.grid_world import cell_of, reachable
 from tests.planning.graphs import Graph, distances
 
 OPTIMAL = ("breadth_first", "astar")

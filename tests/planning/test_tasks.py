@@ -3,10 +3,10 @@ import pytest
 import torch
 
 from dwmr import InputError
-from dwmr.envs import sliding_tiles
 from dwmr.planning import PLANNERS, CodeGoal
-from dwmr.planning.rules import fewest_moves
+from dwmr.planning.board_rules import fewest_moves
 from dwmr.planning.tasks import TaskWorld, TrueWorld, tasks_of, true_codes
+from dwmr.worlds import sliding_tiles
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,10 @@ import pytest
 import torch
 
 from dwmr import InputError
-from dwmr.envs import sliding_tiles
 from dwmr.planning import PLANNERS, CodeGoal
-from dwmr.planning.rules import TileDynamics, pack_boards
-from dwmr.planning.value import (
-    FILE,
-    ValueHeuristic,
-    ValueTraining,
-    imagined_walks,
-    load_value,
-    save_value,
-    train_value,
-)
+from dwmr.planning.board_rules import TileDynamics, pack_boards
+from dwmr.planning.value import FILE, ValueHeuristic, ValueTraining, imagined_walks, load_value, save_value, train_value
+from dwmr.worlds import sliding_tiles
 from tests.planning.graphs import Graph
 
 LINE = Graph([[max(n - 1, 0), min(n + 1, 7)] for n in range(8)])

@@ -10,15 +10,15 @@ import pytest
 import torch
 
 import dwmr
-from dwmr.checkpoint import read_info
 from dwmr.data.collect import make_rollouts, make_transitions
 from dwmr.errors import InputError
 from dwmr.evaluation import examine
+from dwmr.models.checkpoint import read_info
+from dwmr.plotting.pictures import to_picture
 from dwmr.report import grids, save_preview, write_report
 from dwmr.report.examples import pick
 from dwmr.report.markup import Markup, element, number
-from dwmr.report.pictures import to_picture
-from dwmr.run_folder import read_metrics
+from dwmr.training.run_folder import read_metrics
 
 pytest.importorskip("matplotlib")
 from matplotlib.image import imread

@@ -9,7 +9,7 @@ from dwmr.presets import PRESETS, preset
 from dwmr.reproduce import paper
 from dwmr.reproduce.catalog import find_table, table_names
 from dwmr.reproduce.cells import Cell, Row
-from dwmr.train import check_choices
+from dwmr.training.trainer import check_choices
 
 
 def cell(table: str, row: str, benchmark: str) -> Cell:

@@ -3,8 +3,8 @@
 import pytest
 
 from dwmr.data.collect import make_transitions
-from dwmr.envs.actions import NAMES
 from dwmr.symbolic import fast_downward, learn_symbols
+from dwmr.worlds.actions import NAMES
 from tests.symbolic.exact import ICE_LAYOUT, ice_encode, ice_predict
 
 

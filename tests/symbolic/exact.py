@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from dwmr import Transitions
-from dwmr.envs.actions import DIRECTIONS
 from dwmr.seeding import below, rng
 from dwmr.symbolic import Layout
+from dwmr.worlds.actions import DIRECTIONS
 
 FILE = Path(__file__).parents[2] / "experiments" / "pddl.py"
 spec = importlib.util.spec_from_file_location("pddl_experiment", FILE)

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 import dwmr
 from dwmr.errors import InputError
+from dwmr.models.world_model import build_model
 from dwmr.seeding import below, rng
 from dwmr.symbolic.cells import DIRECTIONS, Atom, Layout, Symbols, all_atoms, evaluate, layout_of
-from dwmr.world_model import build_model
 
 LAYOUT = Layout(2, 3, 4)
 SYMBOLS = Symbols(LAYOUT, (0b00, 0b01, 0b10))

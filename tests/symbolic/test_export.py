@@ -11,8 +11,8 @@ from dwmr.cli import main
 from dwmr.data.collect import collect_benchmark
 from dwmr.errors import InputError
 from dwmr.symbolic import BitRules, SymbolicModel, Task, export_pddl, fast_downward
-from dwmr.symbolic.learning import Rule
-from dwmr.symbolic.levels import action_names, level_task
+from dwmr.symbolic.fitting import Rule
+from dwmr.symbolic.level_symbols import action_names, level_task
 from dwmr.symbolic.saliency import boxes, cell_box, influence
 from tests.symbolic.exact import ICE_LAYOUT, ice_encode
 

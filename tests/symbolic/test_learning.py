@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dwmr.seeding import below, rng
-from dwmr.symbolic.learning import Rule, apply_rules, exclusive, fit_rules, holds
+from dwmr.symbolic.fitting import Rule, apply_rules, exclusive, fit_rules, holds
 
 TABLE = np.array(list(product([False, True], repeat=4)))
 EXAMPLES = np.repeat(TABLE, 10, axis=0)

@@ -5,14 +5,14 @@ import re
 import numpy as np
 import pytest
 
-from dwmr.envs.actions import NAMES
 from dwmr.errors import InputError
 from dwmr.symbolic import BitRules, CellRules, fast_downward, pddl
 from dwmr.symbolic.cells import Atom, Symbols
-from dwmr.symbolic.codes import met_codes
+from dwmr.symbolic.code_samples import met_codes
 from dwmr.symbolic.export import Task, solve
-from dwmr.symbolic.learning import Rule
-from dwmr.symbolic.levels import level_task
+from dwmr.symbolic.fitting import Rule
+from dwmr.symbolic.level_symbols import level_task
+from dwmr.worlds.actions import NAMES
 from tests.symbolic.exact import ROW, Tiles, ice_encode, ice_predict, row_code
 
 SYMBOLS = Symbols(ROW, (0b00, 0b01, 0b10))

@@ -8,7 +8,7 @@ import pytest
 from dwmr import Transitions
 from dwmr.errors import InputError
 from dwmr.seeding import below, rng
-from dwmr.symbolic.codes import fidelity, met_codes
+from dwmr.symbolic.code_samples import fidelity, met_codes
 from dwmr.symbolic.rules import BitRules, CellRules, fit
 from tests.symbolic.exact import ICE_LAYOUT, Tiles, ice_encode, ice_predict
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import dwmr
-from dwmr import InputError, Splits, tables
+from dwmr import InputError, Splits
+from dwmr.cli import tables
 from dwmr.evaluation import imagination_scores, probes
 from dwmr.presets import start_values
 from dwmr.tuning import campaign as running

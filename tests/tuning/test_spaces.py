@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dwmr.errors import InputError
-from dwmr.objectives import OBJECTIVES
 from dwmr.presets import START_VALUES, start_values
-from dwmr.train import check_choices
+from dwmr.training.objectives import OBJECTIVES
+from dwmr.training.trainer import check_choices
 from dwmr.tuning.spaces import (
     Choice,
     Dimension,

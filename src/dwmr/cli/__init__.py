@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 
 import dwmr
-from dwmr.cli import campaigns, exporting, learning, planning, trust  # noqa: F401 - they add their commands to the app
+from dwmr.cli import campaigns, exporting, learning, plans, trust  # noqa: F401 - they add their commands to the app
 from dwmr.cli.common import app, err, say
-from dwmr.data.digits import DigitsUnavailable
 from dwmr.errors import ExportFailed, InputError, TrainingDiverged
+from dwmr.worlds.digits import DigitsUnavailable
 
 
 @app.callback(invoke_without_command=True)

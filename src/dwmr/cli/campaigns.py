@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dwmr import tables
+from dwmr.cli import tables
 from dwmr.cli.common import (
     MOST_SEEDS,
     AsJson,
@@ -22,12 +22,12 @@ from dwmr.cli.common import (
     say,
 )
 from dwmr.errors import InputError
+from dwmr.models.world_model import resolve_device
 from dwmr.presets import preset
 from dwmr.reproduce import campaign, claims, render
 from dwmr.reproduce.catalog import find_table, table_names
 from dwmr.reproduce.page import write_page, write_table
 from dwmr.reproduce.runs import machine_words
-from dwmr.world_model import resolve_device
 
 
 @app.command(

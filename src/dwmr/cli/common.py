@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from dwmr.checkpoint import RUN, RunInfo, read_info
 from dwmr.config import parse_option
 from dwmr.data import collect as benchmarks
+from dwmr.data.transitions import Splits, Transitions, load_splits
 from dwmr.errors import InputError, unknown
-from dwmr.transitions import Splits, Transitions, load_splits
-from dwmr.world_model import WorldModel
+from dwmr.models.checkpoint import RUN, RunInfo, read_info
+from dwmr.models.world_model import WorldModel
 
 app = typer.Typer(
     help="Learn Boolean world models from images and discrete actions.",

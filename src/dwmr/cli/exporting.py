@@ -8,17 +8,17 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from dwmr.certification.levels import GAMES
 from dwmr.cli.common import AsJson, Device, Seed, app, example, open_run, print_json, say
 from dwmr.data.collect import BENCHMARKS
+from dwmr.data.transitions import Splits, Transitions
 from dwmr.errors import InputError, unknown
-from dwmr.onnx_export import ENCODER, PREDICTOR, export_onnx, require_packages
+from dwmr.evaluation.level_graphs import GAMES
+from dwmr.models.onnx_export import ENCODER, PREDICTOR, export_onnx, require_packages
+from dwmr.models.world_model import WorldModel
 from dwmr.planning.strip import read_image
 from dwmr.symbolic import Task, export_pddl, fast_downward, layout_of, learn_symbols, solve
-from dwmr.symbolic.levels import action_names, level_task
+from dwmr.symbolic.level_symbols import action_names, level_task
 from dwmr.symbolic.rules import FORMS
-from dwmr.transitions import Splits, Transitions
-from dwmr.world_model import WorldModel
 
 TARGETS = ("onnx", "pddl")
 CHECKED = 2000  # images on which an ONNX export is checked

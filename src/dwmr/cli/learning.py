@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import typer
 
 import dwmr
-from dwmr import tables
-from dwmr.checkpoint import checkpoint_digest, save_model
+from dwmr.cli import tables
 from dwmr.cli.common import (
     MOST_SEEDS,
     AsJson,
@@ -32,14 +31,15 @@ from dwmr.cli.common import (
 from dwmr.cli.trust import certificate
 from dwmr.config import option_names
 from dwmr.data import collect as benchmarks
-from dwmr.distillation import check_numbers
+from dwmr.data.transitions import Transitions, load_splits
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.evaluation import examine
+from dwmr.models.checkpoint import checkpoint_digest, save_model
+from dwmr.models.world_model import resolve_device
 from dwmr.presets import PRESETS, TUNED, preset
-from dwmr.run_folder import read_metrics
-from dwmr.train import check_choices
-from dwmr.transitions import Transitions, load_splits
-from dwmr.world_model import resolve_device
+from dwmr.training.distillation import check_numbers
+from dwmr.training.run_folder import read_metrics
+from dwmr.training.trainer import check_choices
 
 
 @app.command(
@@ -284,7 +284,7 @@ def _parse_seeds(text: str) -> list[int]:
 
 
 def _preview(transitions: Transitions, path: Path) -> str:
-    from dwmr.report.pictures import save_preview
+    from dwmr.plotting.pictures import save_preview
 
     try:
         save_preview(transitions, path)

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 import typer
 
 import dwmr
-from dwmr import tables
-from dwmr.certification.levels import GAMES, level_graphs
+from dwmr.cli import tables
 from dwmr.cli.common import AsJson, Device, Seed, app, check_split, example, open_run, out, print_json, say
 from dwmr.data.collect import LEVELS
+from dwmr.data.transitions import Rollouts, Transitions
 from dwmr.errors import InputError
-from dwmr.transitions import Rollouts, Transitions
-from dwmr.world_model import WorldModel
+from dwmr.evaluation.level_graphs import GAMES, level_graphs
+from dwmr.models.world_model import WorldModel
 
 MOST_LEVELS = len(LEVELS["test"])
 

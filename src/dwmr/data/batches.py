@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError
 from dwmr.seeding import rng, shuffled
-from dwmr.transitions import Transitions
 
 
 @dataclass(frozen=True)

@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from dwmr.data.digits import load_digits
-from dwmr.envs import digit_jump, ice_slider, sliding_tiles
-from dwmr.envs.grid_world import cell_of
-from dwmr.envs.noise import add_noise
+from dwmr.data.transitions import HORIZONS, Rollouts, Transitions
 from dwmr.errors import InputError, unknown
 from dwmr.files import atomic_folder, cache_folder
 from dwmr.progress import bar
 from dwmr.seeding import below, rng
-from dwmr.transitions import HORIZONS, Rollouts, Transitions
+from dwmr.worlds import digit_jump, ice_slider, sliding_tiles
+from dwmr.worlds.digits import load_digits
+from dwmr.worlds.grid_world import cell_of
+from dwmr.worlds.noise import add_noise
 
 N_ACTIONS = 4
 _STREAMS = {ice_slider: "dwmr.envs.ice_slider", digit_jump: "dwmr.envs.digit_jump"}  # names of random streams, for good

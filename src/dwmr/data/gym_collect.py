@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 import dwmr.envs  # noqa: F401  registers our own environments
+from dwmr.data.transitions import HORIZONS, Rollouts, Transitions
 from dwmr.errors import InputError
 from dwmr.files import atomic_folder
 from dwmr.progress import Bar, bar
 from dwmr.seeding import below, rng
-from dwmr.transitions import HORIZONS, Rollouts, Transitions
 
 SPLITS = ("train", "val", "test", "rollout")
 MAX_ROLLOUTS = 50

@@ -11,17 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dwmr.data.transitions import Rollouts, Transitions
 from dwmr.errors import InputError
 from dwmr.evaluation.codes import code_health, confusions, to_numpy
 from dwmr.evaluation.information import shared_dimensions
 from dwmr.evaluation.intervals import board_intervals, independent_units
 from dwmr.evaluation.metrics import board_scores, confusion, macro_f1
 from dwmr.evaluation.probes import Probe, fit_probes
+from dwmr.evaluation.repair import Repair
 from dwmr.evaluation.rollouts import rollout_scores
 from dwmr.evaluation.variance import same_state_pairs, two_looks
-from dwmr.repair import Repair
-from dwmr.transitions import Rollouts, Transitions
-from dwmr.world_model import WorldModel
+from dwmr.models.world_model import WorldModel
 
 __all__ = ["Examination", "evaluate", "examine", "examine_many", "imagination_scores"]
 
@@ -63,7 +63,7 @@ def evaluate(
     intervals              if asked for: 95% bootstrap intervals [low, high] of the scores of encoding and imagination,
                            over levels, episodes, or pieces of long episodes
     …_repaired             if ``repair`` is asked for: encoding and imagination, and of the codes exact_next and
-                           same_code, from codes mended by `dwmr.repair`; ``repair`` then says what these use
+                           same_code, from codes mended by `dwmr.evaluation.repair`; ``repair`` then says what these use
     """
     return examine(
         model, train=train, test=test, rollout=rollout, horizon=horizon, seed=seed, intervals=intervals, repair=repair

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from dwmr.callables import as_bits
+from dwmr.data.transitions import Transitions
 from dwmr.evaluation.variance import two_looks, variance_parts
-from dwmr.transitions import Transitions
-from dwmr.world_model import WorldModel
+from dwmr.models.callables import as_bits
+from dwmr.models.world_model import WorldModel
 
 
 def next_code_agreement(model: WorldModel, transitions: Transitions) -> dict[str, float]:

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from dwmr.data.transitions import Transitions
 from dwmr.evaluation.metrics import macro_f1
 from dwmr.seeding import below, rng
-from dwmr.transitions import Transitions
 
 RESAMPLES = 1000
 COVERAGE = 95  # percent

@@ -93,7 +93,7 @@ def _captured(
     update: Callable[[Tensor], None], optimizer: torch.optim.Optimizer, device: torch.device
 ) -> Callable[[Tensor], None]:
     """The update of whole minibatches as one recorded step, since most of its time would go into launching kernels."""
-    from dwmr.fast.capture import capture
+    from dwmr.ops.capture import capture
 
     place = torch.zeros(BATCH_SIZE, dtype=torch.int64, device=device)
 

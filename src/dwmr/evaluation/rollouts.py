@@ -11,10 +11,10 @@ from itertools import pairwise
 import numpy as np
 import torch
 
+from dwmr.data.transitions import Rollouts
 from dwmr.evaluation.metrics import confusion, macro_f1
 from dwmr.evaluation.probes import Probe
-from dwmr.transitions import Rollouts
-from dwmr.world_model import WorldModel
+from dwmr.models.world_model import WorldModel
 
 
 def rollout_scores(

@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError
+from dwmr.models.world_model import WorldModel
 from dwmr.planning.applicability import Applicability, fit_applicability
 from dwmr.planning.dynamics import LimitedDynamics, PredictedDynamics, model_dynamics
 from dwmr.planning.goals import CodeGoal, choose_radius
@@ -18,8 +20,6 @@ from dwmr.planning.heuristics import HammingHeuristic, most_flips
 from dwmr.planning.packing import hamming, pack
 from dwmr.planning.problem import Dynamics, Goal, Heuristic, no_heuristic
 from dwmr.planning.value import ValueHeuristic, ValueNetwork
-from dwmr.transitions import Transitions
-from dwmr.world_model import WorldModel
 
 HEURISTICS = ("auto", "zero", "hamming", "value")
 FRAMES = 20_000  # of each split, at most, to learn from

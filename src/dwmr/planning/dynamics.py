@@ -11,11 +11,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from dwmr.nets.predictors import MLPPredictor
+from dwmr.models.predictors import MLPPredictor
+from dwmr.models.world_model import WorldModel
+from dwmr.ops.precision import full_float32
 from dwmr.planning.packing import pack, unpack
 from dwmr.planning.problem import Dynamics
-from dwmr.precision import full_float32
-from dwmr.world_model import WorldModel
 
 Predict = Callable[[Tensor, Tensor], Tensor]
 Possible = Callable[[Tensor], Tensor]

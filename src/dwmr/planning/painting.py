@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from dwmr.config import Config
+from dwmr.data.transitions import Transitions
 from dwmr.errors import unknown
-from dwmr.nets.decoders import DECODERS
+from dwmr.models.decoders import DECODERS
+from dwmr.models.world_model import WorldModel, image_statistics
 from dwmr.planning.packing import hamming, pack, unpack
 from dwmr.planning.parts import load_part, save_part
 from dwmr.progress import bar
 from dwmr.seeding import below, rng
-from dwmr.transitions import Transitions
-from dwmr.world_model import WorldModel, image_statistics
 
 FILE = "painter.safetensors"
 UPDATES, EPOCHS, BATCH, FRAMES = 600, 10, 64, 10_000

@@ -11,10 +11,10 @@ from types import ModuleType
 import numpy as np
 from torch import Tensor
 
-from dwmr.envs.actions import NAMES
 from dwmr.errors import InputError
 from dwmr.files import atomic_write_bytes
-from dwmr.report.pictures import new_figure, to_picture
+from dwmr.plotting.pictures import new_figure, to_picture
+from dwmr.worlds.actions import NAMES
 
 COLUMNS = 12  # frames side by side
 PAUSE = 500  # milliseconds a frame of the GIF

@@ -15,15 +15,15 @@ import torch
 from torch import Tensor
 
 from dwmr.data.collect import NOISE_STD
-from dwmr.data.digits import load_digits
-from dwmr.envs import digit_jump, ice_slider, sliding_tiles
-from dwmr.envs.grid_world import GridState, cell_of
-from dwmr.envs.noise import add_noise
 from dwmr.errors import unknown
+from dwmr.planning.board_rules import TableDynamics, TileDynamics, fewest_moves, pack_boards
 from dwmr.planning.goals import CodeGoal
 from dwmr.planning.problem import Dynamics
-from dwmr.planning.rules import TableDynamics, TileDynamics, fewest_moves, pack_boards
 from dwmr.seeding import rng
+from dwmr.worlds import digit_jump, ice_slider, sliding_tiles
+from dwmr.worlds.digits import load_digits
+from dwmr.worlds.grid_world import GridState, cell_of
+from dwmr.worlds.noise import add_noise
 
 FIRST_LEVEL = 2000
 LEVELS, PAIRS = 100, 200

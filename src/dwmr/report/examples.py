@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from dwmr.data.transitions import Transitions
+from dwmr.models.world_model import WorldModel
 from dwmr.report import grids
 from dwmr.report.markup import Markup, Section, element, image, joined
 from dwmr.report.material import Boards, Material
-from dwmr.transitions import Transitions
-from dwmr.world_model import WorldModel
 
 SHOWN = 6
 

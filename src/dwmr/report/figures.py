@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dwmr.plotting.pictures import new_figure, require_matplotlib
 from dwmr.report.markup import Markup
-from dwmr.report.pictures import new_figure, require_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from dwmr.report.pictures import png_bytes, to_picture
+from dwmr.plotting.pictures import png_bytes, to_picture
 
 
 class Markup(str):

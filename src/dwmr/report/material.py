@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError
 from dwmr.evaluation import Examination
 from dwmr.evaluation.codes import to_numpy
-from dwmr.transitions import Transitions
 
 
 @dataclass(frozen=True)

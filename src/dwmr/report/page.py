@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dwmr.checkpoint import RunInfo
+from dwmr.data.transitions import Transitions
 from dwmr.evaluation import Examination
 from dwmr.files import atomic_write_text
+from dwmr.models.checkpoint import RunInfo
+from dwmr.models.world_model import WorldModel
 from dwmr.report import sections
 from dwmr.report.examples import transitions
 from dwmr.report.markup import Markup, Section, element, joined
 from dwmr.report.material import Material, gather
 from dwmr.report.style import CSS
-from dwmr.transitions import Transitions
-from dwmr.world_model import WorldModel
 
 
 def write_report(

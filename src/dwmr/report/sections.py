@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dwmr.checkpoint import RunInfo
 from dwmr.evaluation.metrics import confusion
+from dwmr.models.checkpoint import RunInfo
 from dwmr.report import figures
 from dwmr.report.markup import Markup, Section, element, figure, number, table
 from dwmr.report.material import Boards, Material

@@ -19,25 +19,17 @@ from typing import Any
 import torch
 
 import dwmr
-from dwmr.checkpoint import info_of, save_model
 from dwmr.config import Config
 from dwmr.data.collect import cached_benchmark
+from dwmr.data.transitions import Splits, Transitions, load_splits
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.evaluation import examine_many
+from dwmr.models.checkpoint import info_of, save_model
+from dwmr.models.world_model import WorldModel, resolve_device
 from dwmr.reproduce.cells import Cell, Table
-from dwmr.reproduce.runs import (
-    StoredRun,
-    code_words,
-    machine_words,
-    read_cell,
-    read_table,
-    same_machine,
-    write_run,
-)
+from dwmr.reproduce.runs import StoredRun, code_words, machine_words, read_cell, read_table, same_machine, write_run
 from dwmr.reproduce.side_by_side import side_by_side
-from dwmr.train import check_choices
-from dwmr.transitions import Splits, Transitions, load_splits
-from dwmr.world_model import WorldModel, resolve_device
+from dwmr.training.trainer import check_choices
 
 MARGIN = 1.25  # an estimate may be wrong by so much before a budget is overrun
 BENCHMARKS = Path("benchmarks/results")  # of a checkout, where estimates may be had before the first run

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from dwmr.files import atomic_write_bytes
-from dwmr.report.pictures import new_figure, require_matplotlib
+from dwmr.plotting.pictures import new_figure, require_matplotlib
 from dwmr.reproduce.cells import PARTS, Table
 from dwmr.reproduce.render import BENCHMARKS, FIGURES
 from dwmr.reproduce.runs import Results

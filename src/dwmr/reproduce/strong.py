@@ -7,9 +7,9 @@ chose the values of every row, by validation F1, and nothing else.
 
 from __future__ import annotations
 
-from dwmr.objectives import OBJECTIVES
 from dwmr.reproduce import paper
 from dwmr.reproduce.cells import Row, Table
+from dwmr.training.objectives import OBJECTIVES
 
 WIDE: dict[str, tuple[str, ...]] = {
     "encoding": ("encoding", "f1"),

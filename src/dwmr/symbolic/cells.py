@@ -13,8 +13,8 @@ from itertools import combinations
 import numpy as np
 
 from dwmr.errors import InputError
-from dwmr.nets.encoders import GridEncoder, PatchEncoder
-from dwmr.world_model import WorldModel
+from dwmr.models.encoders import GridEncoder, PatchEncoder
+from dwmr.models.world_model import WorldModel
 
 DIRECTIONS = {"up": (-1, 0), "right": (0, 1), "left": (0, -1), "down": (1, 0)}
 MOST_SYMBOLS = 16

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from dwmr.callables import Encode, Predict, as_bits
+from dwmr.data.transitions import Transitions
 from dwmr.files import atomic_folder
+from dwmr.models.callables import Encode, Predict, as_bits
 from dwmr.symbolic import fast_downward, pddl
 from dwmr.symbolic.cells import Layout
-from dwmr.symbolic.codes import fidelity, met_codes
-from dwmr.symbolic.levels import LevelTask
+from dwmr.symbolic.code_samples import fidelity, met_codes
+from dwmr.symbolic.level_symbols import LevelTask
 from dwmr.symbolic.listing import BITS_PICTURE, SYMBOLS_PICTURE, listing
 from dwmr.symbolic.rules import BitRules, CellRules, fit
 from dwmr.symbolic.saliency import FRAMES, boxes, influence
-from dwmr.transitions import Transitions
 
 DOMAIN, PROBLEM, RULES, FIDELITY, SOLUTION = "domain.pddl", "problem.pddl", "rules.md", "fidelity.json", "solution.json"
 PICTURED = 400  # frames from which the pictures are cut
@@ -120,7 +120,7 @@ def export_pddl(
     if solution is not None:
         files[SOLUTION] = json.dumps(solution, indent=2) + "\n"
     if pictured:
-        from dwmr.symbolic.pictures import bits_png, symbols_png
+        from dwmr.symbolic.cell_pictures import bits_png, symbols_png
 
         if isinstance(rules, CellRules):
             files[SYMBOLS_PICTURE] = symbols_png(rules.symbols, images, as_bits(encode(images)))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dwmr.symbolic.cells import Symbols
-from dwmr.symbolic.learning import Rule
+from dwmr.symbolic.fitting import Rule
 from dwmr.symbolic.rules import BitRules, CellRules
 from dwmr.symbolic.saliency import Box, cell_box
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from dwmr.errors import InputError
 from dwmr.symbolic.cells import DIRECTIONS, Atom, Symbols
-from dwmr.symbolic.learning import Rule, exclusive
+from dwmr.symbolic.fitting import Rule, exclusive
 from dwmr.symbolic.rules import BitRules, CellRules
 
 NAME = "learned"

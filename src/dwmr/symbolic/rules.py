@@ -9,8 +9,8 @@ import numpy as np
 
 from dwmr.errors import InputError
 from dwmr.symbolic.cells import Atom, Layout, Symbols, all_atoms, evaluate
-from dwmr.symbolic.codes import Met
-from dwmr.symbolic.learning import Rule, apply_rules, fit_rules
+from dwmr.symbolic.code_samples import Met
+from dwmr.symbolic.fitting import Rule, apply_rules, fit_rules
 
 FORMS = ("cells", "bits")
 CHUNK = 500  # codes whose cells are looked at together

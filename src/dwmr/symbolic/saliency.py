@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dwmr.callables import Encode, as_bits
+from dwmr.models.callables import Encode, as_bits
 from dwmr.seeding import below, rng
 from dwmr.symbolic.cells import Layout
 

@@ -35,11 +35,12 @@ from typing import Any
 
 from dwmr import progress as progress_bars
 from dwmr.config import Config
+from dwmr.data.transitions import Splits, Transitions
 from dwmr.errors import InputError, TrainingDiverged, unknown
 from dwmr.evaluation import imagination_scores
+from dwmr.models.world_model import resolve_device
 from dwmr.presets import start_values
-from dwmr.train import check_choices, train_many
-from dwmr.transitions import Splits, Transitions
+from dwmr.training.trainer import check_choices, train_many
 from dwmr.tuning.journal import (
     FrozenTrial,
     Journal,
@@ -64,7 +65,6 @@ from dwmr.tuning.plan import (
 )
 from dwmr.tuning.report import summarize
 from dwmr.tuning.spaces import Space, check_space, search_space, values_of, without
-from dwmr.world_model import resolve_device
 
 TRIALS, AT_ONCE = 64, 16
 STARTUP = 16  # trials told before the sampler learns from them

@@ -17,7 +17,7 @@ import torch
 import dwmr
 from dwmr.errors import InputError
 from dwmr.files import atomic_write_bytes, atomic_write_json
-from dwmr.report.pictures import new_figure
+from dwmr.plotting.pictures import new_figure
 from dwmr.tuning.halving import best_so_far, chosen, expected_best
 from dwmr.tuning.journal import DIVERGED, Journal, is_told, rows_of, score_of
 from dwmr.tuning.plan import CONFIRMATION, SEARCH, Plan

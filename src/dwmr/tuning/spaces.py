@@ -13,7 +13,7 @@ from typing import Any
 
 from dwmr.config import Config
 from dwmr.errors import InputError
-from dwmr.objectives import OBJECTIVES
+from dwmr.training.objectives import OBJECTIVES
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,267 @@
+"""The world model: encode, predict, imagine, decode. No loss, no optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dwmr.config import Config
+from dwmr.errors import InputError, unknown
+from dwmr.models.bits import threshold
+from dwmr.models.decoders import DECODERS
+from dwmr.models.encoders import ENCODERS, ImageShape
+from dwmr.models.predictors import PREDICTORS
+from dwmr.seeding import rng
+
+Array = np.ndarray | Tensor
+
+
+class WorldModel(nn.Module):
+    """An encoder (images to K bits), a predictor (bits and an action to the next bits), perhaps a decoder.
+
+    ``encode``, ``predict``, ``imagine`` and ``decode`` take whole arrays or tensors, work in chunks without
+    gradients and in evaluation mode, and return tensors on the model's device.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        predictor: nn.Module,
+        decoder: nn.Module | None = None,
+        *,
+        image_shape: ImageShape,
+        n_actions: int,
+        bits: int,
+        mean: Tensor | None = None,
+        std: Tensor | None = None,
+        probe: str = "affine",
+        standardize: bool = True,
+    ) -> None:
+        super().__init__()
+        self.standardize = standardize
+        self.encoder, self.predictor, self.decoder = encoder, predictor, decoder
+        self.image_shape, self.n_actions, self.bits, self.probe = image_shape, n_actions, bits, probe
+        channels = image_shape[0]
+        self.register_buffer("mean", torch.zeros(channels) if mean is None else mean)
+        self.register_buffer("std", torch.ones(channels) if std is None else std)
+
+    @staticmethod
+    def load(path: str | Path, device: str = "auto", **modules: nn.Module) -> WorldModel:
+        """The model of a run folder, ready for use. Networks of one's own are passed as in `dwmr.train`:
+        ``WorldModel.load("runs/a", encoder=my_encoder)``; their weights are read from the run."""
+        from dwmr.models.checkpoint import load_model
+
+        return load_model(path, device, **modules)
+
+    @property
+    def device(self) -> torch.device:
+        return self.mean.device
+
+    def normalize(self, images: Tensor) -> Tensor:
+        """uint8 images (N, C, H, W) as floats in [0, 1], less the training mean, over its deviation."""
+        scaled = images.to(self.mean.dtype).div_(255)
+        if not self.standardize:
+            return scaled
+        return scaled.sub_(self.mean[:, None, None]).div_(self.std[:, None, None])
+
+    def one_hot(self, actions: Tensor) -> Tensor:
+        return F.one_hot(actions.long(), self.n_actions).to(self.mean.dtype)
+
+    @torch.no_grad()
+    def encode(self, images: Array, batch: int = 1024) -> Tensor:
+        """uint8 images (N, C, H, W) to bool (N, K)."""
+        return threshold(torch.sigmoid(self.encode_logits(images, batch))).bool()
+
+    @torch.no_grad()
+    def encode_logits(self, images: Array, batch: int = 1024) -> Tensor:
+        """uint8 images (N, C, H, W) to the logits (N, K) of their bits."""
+        self._check_images(images)
+        with self._evaluating():
+            return self._chunked(lambda x: self.encoder(self.normalize(x)), batch, images)
+
+    @torch.no_grad()
+    def predict(self, bits: Array, actions: Array, batch: int = 4096) -> Tensor:
+        """bool (N, K) and actions (N,) to the next bool (N, K)."""
+        bits, actions = self._check_codes(bits, actions, action_axes=1)
+        with self._evaluating():
+            return self._chunked(self._next_bits, batch, bits, actions)
+
+    @torch.no_grad()
+    def predict_logits(self, bits: Array, actions: Array, batch: int = 4096) -> Tensor:
+        """bool (N, K) and actions (N,) to the logits (N, K) of the next bits."""
+        bits, actions = self._check_codes(bits, actions, action_axes=1)
+        with self._evaluating():
+            return self._chunked(self._next_logits, batch, bits, actions)
+
+    @torch.no_grad()
+    def imagine(self, bits: Array, actions: Array, batch: int = 4096) -> Tensor:
+        """bool (N, K) and actions (N, T) to the imagined bool (N, T, K), each step from the last one's bits."""
+        bits, actions = self._check_codes(bits, actions, action_axes=2)
+        with self._evaluating():
+            return self._chunked(self._roll, batch, bits, actions)
+
+    @torch.no_grad()
+    def decode(self, bits: Array, batch: int = 1024) -> Tensor:
+        """bool (N, K) to uint8 images (N, C, H, W); only for models trained with a decoder."""
+        if self.decoder is None:
+            raise InputError("this world model has no decoder")
+        decoder = self.decoder
+
+        def paint(codes: Tensor) -> Tensor:
+            pixels = decoder(codes.to(self.mean.dtype)) * self.std[:, None, None] + self.mean[:, None, None]
+            return (pixels.clamp(0, 1) * 255).round().to(torch.uint8)
+
+        with self._evaluating():
+            return self._chunked(paint, batch, self._check_bits(bits))
+
+    def _next_logits(self, bits: Tensor, actions: Tensor) -> Tensor:
+        return self.predictor(bits.to(self.mean.dtype), self.one_hot(actions))
+
+    def _next_bits(self, bits: Tensor, actions: Tensor) -> Tensor:
+        return threshold(torch.sigmoid(self._next_logits(bits, actions))).bool()
+
+    def _roll(self, bits: Tensor, actions: Tensor) -> Tensor:
+        path = []
+        for action in actions.unbind(1):
+            bits = self._next_bits(bits, action)
+            path.append(bits)
+        return torch.stack(path, dim=1)
+
+    def _chunked(self, function: Callable[..., Tensor], batch: int, *arrays: Array) -> Tensor:
+        chunks = []
+        for start in range(0, len(arrays[0]), batch):
+            parts = [_to_device(array[start : start + batch], self.device) for array in arrays]
+            chunks.append(function(*parts))
+        return torch.cat(chunks)
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        was_training = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(was_training)
+
+    def _check_images(self, images: Array) -> None:
+        if not isinstance(images, np.ndarray | Tensor):
+            raise InputError(f"expected images as an array or a tensor, got {type(images).__name__}")
+        kind = str(images.dtype).removeprefix("torch.")
+        if kind != "uint8" or tuple(images.shape[1:]) != tuple(self.image_shape) or len(images) == 0:
+            shape = ", ".join(map(str, self.image_shape))
+            raise InputError(f"expected uint8 images of shape (N, {shape}), got {kind} of shape {tuple(images.shape)}")
+
+    def _check_bits(self, bits: Array) -> Tensor:
+        bits = _as_tensor(bits)
+        if bits.ndim != 2 or bits.shape[1] != self.bits or len(bits) == 0:
+            raise InputError(f"expected codes of shape (N, {self.bits}), got {tuple(bits.shape)}")
+        if bits.dtype != torch.bool:
+            if not bool(((bits == 0) | (bits == 1)).all()):
+                raise InputError("codes must be Boolean, or numbers 0 and 1")
+            bits = bits.bool()
+        return bits
+
+    def _check_codes(self, bits: Array, actions: Array, action_axes: int) -> tuple[Tensor, Tensor]:
+        bits, actions = self._check_bits(bits), _as_tensor(actions)
+        whole = not actions.is_floating_point() and actions.dtype != torch.bool
+        if actions.ndim != action_axes or len(actions) != len(bits) or not whole:
+            wanted = "(N,)" if action_axes == 1 else "(N, T)"
+            raise InputError(
+                f"expected integer actions of shape {wanted} with N = {len(bits)}, "
+                f"got {actions.dtype} of shape {tuple(actions.shape)}"
+            )
+        if actions.numel() == 0:
+            raise InputError("no actions were given")
+        actions = actions.long()
+        low, high = int(actions.min()), int(actions.max())
+        if low < 0 or high >= self.n_actions:
+            raise InputError(f"actions must lie in [0, {self.n_actions}), got values from {low} to {high}")
+        return bits, actions
+
+
+def resolve_device(name: str) -> torch.device:
+    """``auto`` is the first CUDA device if there is one, else the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        if device.type not in ("cpu", "cuda"):
+            raise InputError(f"device {name!r} is not supported; name auto, cpu, cuda or cuda:N")
+        torch.empty(0, device=device)
+        if device.type == "cuda" and device.index is not None:
+            torch.cuda.set_device(device)  # where Triton's kernels and recorded steps run
+    except InputError:
+        raise
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from error
+    return device
+
+
+def _as_tensor(array: Array) -> Tensor:
+    # A memory map is read-only, which torch does not know; a copy is contiguous, writable and off the disk.
+    return array if isinstance(array, Tensor) else torch.from_numpy(np.array(array))
+
+
+def _to_device(array: Array, device: torch.device) -> Tensor:
+    return _as_tensor(array).to(device)
+
+
+def image_statistics(images: np.ndarray) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of each channel on the [0, 1] scale, exactly, from counts of byte values."""
+    values = np.arange(256) / 255
+    means, deviations = [], []
+    for channel in range(images.shape[1]):
+        counts = np.zeros(256, dtype=np.int64)
+        for start in range(0, len(images), 4096):
+            counts += np.bincount(images[start : start + 4096, channel].ravel(), minlength=256)
+        mean = counts @ values / counts.sum()
+        means.append(mean)
+        deviations.append(max(float(np.sqrt(counts @ (values - mean) ** 2 / counts.sum())), 1e-3))
+    return torch.tensor(means, dtype=torch.float32), torch.tensor(deviations, dtype=torch.float32)
+
+
+def build_model(
+    config: Config,
+    image_shape: ImageShape,
+    n_actions: int,
+    *,
+    decoder: bool,
+    seed: int = 0,
+    modules: Mapping[str, nn.Module] | None = None,
+) -> WorldModel:
+    """A fresh world model. Its weights depend on the seed alone, not on the device or on global random state.
+
+    ``modules`` may hold networks of one's own under "encoder", "predictor" and "decoder".
+    """
+    given = dict(modules or {})
+
+    def network(role: str, name: str, builders: Mapping[str, Callable[..., nn.Module]], *sizes: int) -> nn.Module:
+        if role in given:
+            return given[role]
+        if name == "custom":
+            raise InputError(f"this model was made with {role} of one's own: pass it as {role}=…")
+        if name not in builders:
+            raise unknown(role, name, builders)
+        return builders[name](image_shape, *sizes)
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(rng(seed, "weights").integers(2**63)))
+        return WorldModel(
+            network("encoder", config.encoder, ENCODERS, config.bits),
+            network("predictor", config.predictor, PREDICTORS, config.bits, n_actions),
+            network("decoder", config.decoder, DECODERS, config.bits) if decoder else None,
+            image_shape=image_shape,
+            n_actions=n_actions,
+            bits=config.bits,
+            probe=config.probe,
+            standardize=config.standardize,
+        )

@@ -1,0 +1,232 @@
+"""Batch normalisation (+ ReLU) of many runs in four Triton kernels: moments, map, and the same two going back.
+
+Rows lie with channels last: x (S, M, C), M samples and positions of each of S runs. Plain torch takes some ten passes
+over such a tensor going forward and back; here it is read twice and written once in each direction.
+The plain twin is `plain_batch_norm`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from dwmr.ops.triton_norm import relu
+
+GROUPS = 64  # programs a run for the sums
+NUMBERS = 4096  # in one step of a program
+
+
+def batch_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """x (S, M, C) normalised by its own moments, with weight and bias (S, C); and the mean and variance (S, C)."""
+    return _BatchNorm.apply(x, weight, bias, eps, relu)
+
+
+def affine(x: Tensor, scale: Tensor, shift: Tensor, relu: bool) -> Tensor:
+    """x (S, M, C) · scale + shift, both (S, C), and perhaps ReLU, in one pass; no gradient."""
+    runs, rows, channels = x.shape
+    y = torch.empty_like(x)
+    block = _block(channels)
+    _map[(runs, triton.cdiv(rows, block))](
+        x, scale, shift, y, rows, C=channels, CP=triton.next_power_of_2(channels), BLOCK=block, RELU=relu
+    )
+    return y
+
+
+def plain_batch_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """`batch_norm` in plain torch."""
+    var, mean = torch.var_mean(x, dim=1, correction=0)
+    y = (x - mean[:, None]) * (var[:, None] + eps).rsqrt() * weight[:, None] + bias[:, None]
+    return (y.relu() if relu else y), mean, var
+
+
+class _BatchNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        x = x.contiguous()
+        rows = x.shape[1]
+        sums = _reduce(_sums, x, x, weight, bias, relu)
+        mean = sums[:, 0] / rows
+        var = (sums[:, 1] / rows - mean.square()).clamp_min(0)
+        deviation = (var + eps).rsqrt()
+        scale = weight * deviation
+        shift = bias - mean * scale
+        y = affine(x, scale, shift, relu)
+        ctx.save_for_backward(x, mean, deviation, scale, shift)
+        ctx.relu = relu
+        ctx.mark_non_differentiable(mean, var)
+        return y, mean, var
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, mean, deviation, scale, shift = ctx.saved_tensors
+        arrived = gradients[0].contiguous()
+        runs, rows, channels = x.shape
+        sums = _reduce(_back_sums, x, arrived, scale, shift, ctx.relu)
+        d_bias = sums[:, 0]
+        # Σ g·x̂ from Σ g·x
+        d_weight = (sums[:, 1] - mean * d_bias) * deviation
+        dx = torch.empty_like(x)
+        # dx = scale · (g − (d_bias + x̂ d_weight) / M) = scale·g − slope·x − offset
+        slope = scale * d_weight * deviation / rows
+        offset = scale * d_bias / rows - slope * mean
+        block = _block(channels)
+        _back_map[(runs, triton.cdiv(rows, block))](
+            x,
+            arrived,
+            scale,
+            shift,
+            slope,
+            offset,
+            dx,
+            rows,
+            C=channels,
+            CP=triton.next_power_of_2(channels),
+            BLOCK=block,
+            RELU=ctx.relu,
+        )
+        return dx, d_weight, d_bias, None, None
+
+
+def _block(channels: int) -> int:
+    return max(16, NUMBERS // triton.next_power_of_2(channels))
+
+
+def _reduce(kernel: Any, x: Tensor, gradient: Tensor, scale: Tensor, shift: Tensor, relu: bool) -> Tensor:
+    """Two sums over the rows of each run, (S, 2, C)."""
+    runs, rows, channels = x.shape
+    partial = x.new_empty(runs, GROUPS, 2, channels)
+    block = _block(channels)
+    kernel[(runs, GROUPS)](
+        x,
+        gradient,
+        scale.contiguous(),
+        shift.contiguous(),
+        partial,
+        rows,
+        triton.cdiv(triton.cdiv(rows, block), GROUPS),
+        C=channels,
+        CP=triton.next_power_of_2(channels),
+        BLOCK=block,
+        RELU=relu,
+    )
+    return partial.sum(1)
+
+
+@triton.jit
+def _sums(
+    x,
+    gradient,
+    scale,
+    shift,
+    partial,
+    rows,
+    steps,
+    C: tl.constexpr,
+    CP: tl.constexpr,
+    BLOCK: tl.constexpr,
+    RELU: tl.constexpr,
+):
+    run = tl.program_id(0).to(tl.int64)
+    group = tl.program_id(1)
+    c = tl.arange(0, CP)
+    first = tl.zeros((BLOCK, CP), tl.float32)
+    second = tl.zeros((BLOCK, CP), tl.float32)
+    for step in range(steps):
+        row = (group * steps + step) * BLOCK + tl.arange(0, BLOCK)
+        live = (row < rows)[:, None] & (c < C)[None, :]
+        v = tl.load(x + (run * rows + row[:, None]) * C + c[None, :], live, 0.0)
+        first += v
+        second += v * v
+    target = partial + (run * tl.num_programs(1) + group) * (2 * C) + c
+    tl.store(target, tl.sum(first, 0), c < C)
+    tl.store(target + C, tl.sum(second, 0), c < C)
+
+
+@triton.jit
+def _map(x, scale, shift, y, rows, C: tl.constexpr, CP: tl.constexpr, BLOCK: tl.constexpr, RELU: tl.constexpr):
+    run = tl.program_id(0).to(tl.int64)
+    row = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    c = tl.arange(0, CP)
+    live = (row < rows)[:, None] & (c < C)[None, :]
+    a = tl.load(scale + run * C + c, c < C, 0.0)[None, :]
+    b = tl.load(shift + run * C + c, c < C, 0.0)[None, :]
+    place = (run * rows + row[:, None]) * C + c[None, :]
+    v = tl.load(x + place, live, 0.0) * a + b
+    if RELU:
+        v = relu(v)
+    tl.store(y + place, v, live)
+
+
+@triton.jit
+def _back_sums(
+    x,
+    gradient,
+    scale,
+    shift,
+    partial,
+    rows,
+    steps,
+    C: tl.constexpr,
+    CP: tl.constexpr,
+    BLOCK: tl.constexpr,
+    RELU: tl.constexpr,
+):
+    run = tl.program_id(0).to(tl.int64)
+    group = tl.program_id(1)
+    c = tl.arange(0, CP)
+    a = tl.load(scale + run * C + c, c < C, 0.0)[None, :]
+    b = tl.load(shift + run * C + c, c < C, 0.0)[None, :]
+    first = tl.zeros((BLOCK, CP), tl.float32)
+    second = tl.zeros((BLOCK, CP), tl.float32)
+    for step in range(steps):
+        row = (group * steps + step) * BLOCK + tl.arange(0, BLOCK)
+        live = (row < rows)[:, None] & (c < C)[None, :]
+        place = (run * rows + row[:, None]) * C + c[None, :]
+        v = tl.load(x + place, live, 0.0)
+        g = tl.load(gradient + place, live, 0.0)
+        if RELU:
+            g = tl.where(v * a + b > 0, g, 0.0)
+        first += g
+        second += g * v
+    target = partial + (run * tl.num_programs(1) + group) * (2 * C) + c
+    tl.store(target, tl.sum(first, 0), c < C)
+    tl.store(target + C, tl.sum(second, 0), c < C)
+
+
+@triton.jit
+def _back_map(
+    x,
+    gradient,
+    scale,
+    shift,
+    slope,
+    offset,
+    dx,
+    rows,
+    C: tl.constexpr,
+    CP: tl.constexpr,
+    BLOCK: tl.constexpr,
+    RELU: tl.constexpr,
+):
+    run = tl.program_id(0).to(tl.int64)
+    row = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    c = tl.arange(0, CP)
+    live = (row < rows)[:, None] & (c < C)[None, :]
+    a = tl.load(scale + run * C + c, c < C, 0.0)[None, :]
+    b = tl.load(shift + run * C + c, c < C, 0.0)[None, :]
+    m = tl.load(slope + run * C + c, c < C, 0.0)[None, :]
+    n = tl.load(offset + run * C + c, c < C, 0.0)[None, :]
+    place = (run * rows + row[:, None]) * C + c[None, :]
+    v = tl.load(x + place, live, 0.0)
+    g = tl.load(gradient + place, live, 0.0)
+    if RELU:
+        g = tl.where(v * a + b > 0, g, 0.0)
+    tl.store(dx + place, a * g - m * v - n, live)

@@ -1,0 +1,72 @@
+"""Images as PNG: single frames, and a preview of a few transitions. Matplotlib is imported when one is drawn."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dwmr.data.transitions import Transitions
+from dwmr.errors import InputError
+from dwmr.files import atomic_write_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LONGEST_SIDE = 192  # larger frames are thinned out to about this many pixels
+PREVIEWED = 6
+
+
+def save_preview(transitions: Transitions, path: str | Path) -> None:
+    """Write a PNG of a few transitions spread over the whole split: image above, next image below, action between.
+
+    Raises:
+        InputError: matplotlib is not installed.
+    """
+    count = min(PREVIEWED, len(transitions))
+    figure = new_figure(1.5 * count, 3.5)
+    axes = figure.subplots(2, count, squeeze=False)
+    for column, index in enumerate(np.linspace(0, len(transitions) - 1, count).astype(int)):
+        above, below = axes[:, column]
+        above.imshow(to_picture(transitions.obs[index]), interpolation="nearest")
+        below.imshow(to_picture(transitions.next_obs[index]), interpolation="nearest")
+        below.set_title(f"↓ action {transitions.actions[index]}", fontsize=9)
+        above.set_axis_off()
+        below.set_axis_off()
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    atomic_write_bytes(path, buffer.getvalue())
+
+
+def to_picture(image: np.ndarray) -> np.ndarray:
+    """uint8 (C, H, W) as uint8 (H, W, 3), or (H, W, 4) for four channels. Unless there are three or four channels,
+    the first one is shown in grey."""
+    channels, height, width = image.shape
+    step = -(-max(height, width) // LONGEST_SIDE)
+    shown = image if channels in (3, 4) else np.repeat(image[:1], 3, axis=0)
+    return np.ascontiguousarray(shown[:, ::step, ::step].transpose(1, 2, 0))
+
+
+def png_bytes(picture: np.ndarray) -> bytes:
+    """uint8 (H, W, 3 or 4) as a PNG file."""
+    buffer = io.BytesIO()
+    require_matplotlib().image.imsave(buffer, picture, format="png", metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of that many inches, known to no one but the caller."""
+    return require_matplotlib().figure.Figure(figsize=(width, height), layout="constrained")
+
+
+def require_matplotlib() -> ModuleType:
+    try:
+        import matplotlib.colors
+        import matplotlib.figure
+        import matplotlib.image
+    except ImportError as error:
+        raise InputError("pictures and reports need matplotlib; pip install 'dwmr[report]'") from error
+    return matplotlib

@@ -1,0 +1,210 @@
+"""The model families: which loss terms they sum, on which codes.
+
+A term is a function of the codes of one minibatch and the current hyperparameters. Its weight is the hyperparameter
+of the same name, or, for a term of one's own, a number in ``weights``:
+
+    mine = OBJECTIVES["dwmr"].adding("few_ones", lambda codes, hyper: codes.probs.mean((-2, -1)), weight=0.1)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from dwmr.config import HYPER_NAMES, Config, Hyper
+from dwmr.errors import InputError
+from dwmr.models.bits import straight_through, threshold
+from dwmr.training import losses
+
+# For each action after the next image: predicted logits, target bits, and which of them were seen.
+LaterCodes = tuple[tuple[Tensor, Tensor, Tensor], ...]
+
+
+@dataclass(frozen=True)
+class Codes:
+    """What the networks made of one minibatch.
+
+    probs      (N, K) bit probabilities of the current images
+    next_bits  (N, K) target bits of the next images, without gradient
+    predicted  (N, K) logits that the predictor gives for them
+    decoded    images decoded from (noised) probs, if there is a decoder
+    triplets   (T, 3) sample for the coskewness, or None for all
+    next_probs, next_decoded  the same for the next images, where a scheme encodes them with gradient
+    actions    (N, A) what was done, one-hot
+    later      the same further on, each step from the bits that the one before predicted
+    """
+
+    images: Tensor
+    probs: Tensor
+    next_bits: Tensor
+    predicted: Tensor
+    decoded: Tensor | None = None
+    triplets: Tensor | None = None
+    next_images: Tensor | None = None
+    next_probs: Tensor | None = None
+    next_decoded: Tensor | None = None
+    actions: Tensor | None = None
+    later: LaterCodes = ()
+
+
+Term = Callable[[Codes, Hyper], Tensor]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A weighted sum of named terms."""
+
+    terms: Mapping[str, Term]
+    weights: Mapping[str, float] = field(default_factory=dict)
+    decoder: bool = False
+    noise: bool = False  # the decoder sees Binary Concrete samples instead of probabilities
+    scheme: str | None = None  # the only scheme this family can be trained with
+    looks: bool = False  # the next images are encoded with gradient too
+
+    def __post_init__(self) -> None:
+        unweighted = set(self.terms) - set(self.weights) - set(HYPER_NAMES)
+        if unweighted:
+            raise InputError(f"no weight for the loss terms {', '.join(sorted(unweighted))}")
+        idle = set(self.weights) - set(self.terms)
+        if idle:
+            raise InputError(f"weights for terms that do not exist: {', '.join(sorted(idle))}")
+
+    def adding(self, name: str, term: Term, weight: float) -> Objective:
+        """The same family with one more term."""
+        if name in self.terms:
+            raise InputError(f"there is a loss term {name!r} already")
+        return dataclasses.replace(self, terms={**self.terms, name: term}, weights={**self.weights, name: weight})
+
+    def without(self, name: str) -> Objective:
+        """The same family less one term."""
+        terms = {other: term for other, term in self.terms.items() if other != name}
+        weights = {other: weight for other, weight in self.weights.items() if other != name}
+        return dataclasses.replace(self, terms=terms, weights=weights)
+
+    def evaluate(self, codes: Codes, hyper: Hyper) -> tuple[Tensor, dict[str, Tensor]]:
+        """The weighted sum, and each term unweighted."""
+        terms = {name: term(codes, hyper) for name, term in self.terms.items()}
+        weights = {name: self.weights[name] if name in self.weights else getattr(hyper, name) for name in terms}
+        total = torch.stack([weights[name] * value for name, value in terms.items()]).sum(0)
+        return total, terms
+
+
+def _prediction(codes: Codes, hyper: Hyper) -> Tensor:
+    return losses.prediction(codes.predicted, codes.next_bits)
+
+
+def later_prediction(later: LaterCodes) -> Tensor:
+    return torch.stack([losses.later_prediction(*step) for step in later]).mean(0)
+
+
+def coskewness(codes: Codes, hyper: Hyper) -> Tensor:
+    return losses.coskewness(codes.probs, codes.triplets)
+
+
+def _reconstruction(codes: Codes, hyper: Hyper) -> Tensor:
+    return losses.reconstruction(_present(codes.decoded), codes.images)
+
+
+def _kl(codes: Codes, hyper: Hyper) -> Tensor:
+    return losses.kl(codes.probs)
+
+
+def _symmetric_prediction(codes: Codes, hyper: Hyper) -> Tensor:
+    """DeepCubeAI's L_pred': the encoder moves towards the prediction and the prediction towards the encoder."""
+    next_probs, predicted = _present(codes.next_probs), torch.sigmoid(codes.predicted)
+    to_prediction = losses.bit_error(straight_through(next_probs), threshold(predicted))
+    to_encoding = losses.bit_error(predicted, threshold(next_probs))
+    return (to_prediction + to_encoding) / 2
+
+
+def _both_reconstructions(codes: Codes, hyper: Hyper) -> Tensor:
+    """DeepCubeAI's L_rec'."""
+    now = losses.reconstruction(_present(codes.decoded), codes.images)
+    then = losses.reconstruction(_present(codes.next_decoded), _present(codes.next_images))
+    return (now + then) / 2
+
+
+def _variance(codes: Codes, hyper: Hyper, cells: int = 1) -> Tensor:
+    return losses.variance(losses.by_cell(codes.probs, cells), hyper.gamma)
+
+
+def _correlation(codes: Codes, hyper: Hyper, cells: int = 1) -> Tensor:
+    return losses.correlation(losses.by_cell(codes.probs, cells))
+
+
+def _looks(codes: Codes, cells: int) -> tuple[Tensor, Tensor]:
+    """Two looks at the next state: its encoding, and the prediction from the image before."""
+    encoded, predicted = _present(codes.next_probs), torch.sigmoid(codes.predicted)
+    return losses.by_cell(encoded, cells), losses.by_cell(predicted, cells)
+
+
+def _cross_variance(codes: Codes, hyper: Hyper, cells: int = 1) -> Tensor:
+    return losses.cross_variance(losses.cross_covariance(*_looks(codes, cells)), hyper.cross_gamma)
+
+
+def _cross_correlation(codes: Codes, hyper: Hyper, cells: int = 1) -> Tensor:
+    return losses.cross_correlation(losses.cross_covariance(*_looks(codes, cells)), hyper.margin)
+
+
+def _agreement(codes: Codes, hyper: Hyper, cells: int = 1) -> Tensor:
+    return losses.agreement(*_looks(codes, cells))
+
+
+def _present(tensor: Tensor | None) -> Tensor:
+    if tensor is None:
+        raise InputError("this objective needs a decoder, and the 'joint' scheme if it is DeepCubeAI's")
+    return tensor
+
+
+_DWMR: dict[str, Term] = {
+    "pred": _prediction,
+    "var": _variance,
+    "cor": _correlation,
+    "cos": coskewness,
+    "loc": lambda codes, hyper: losses.locality(codes.probs, codes.next_bits, hyper.low, hyper.high),
+}
+
+OBJECTIVES: dict[str, Objective] = {
+    "ae": Objective({"pred": _prediction, "rec": _reconstruction}, decoder=True),
+    "beta-vae": Objective({"pred": _prediction, "rec": _reconstruction, "kl": _kl}, decoder=True, noise=True),
+    "deepcubeai": Objective(
+        {"pred": _symmetric_prediction, "rec": _both_reconstructions}, decoder=True, scheme="joint"
+    ),
+    "dwmr": Objective(_DWMR),
+    "dwmr+ae": Objective({**_DWMR, "rec": _reconstruction}, decoder=True),
+    "dwmr+beta-vae": Objective({**_DWMR, "rec": _reconstruction, "kl": _kl}, decoder=True, noise=True),
+    "strong": Objective(_DWMR),  # DWMR's terms; its presets add what goes beyond the paper
+}
+
+
+_ACROSS = {"cross_var": _cross_variance, "cross_cor": _cross_correlation, "agree": _agreement}
+_BY_CELL = {"var": _variance, "cor": _correlation, **_ACROSS}
+
+
+def objective_of(config: Config, cells: int = 1) -> Objective:
+    """The terms of a configuration's model, with those of the techniques it asks for. ``cells`` is how many its encoder
+    lays its code out over."""
+    family = OBJECTIVES[config.model]
+    terms = dict(family.terms)
+    if config.cross:
+        terms |= _ACROSS
+        family = dataclasses.replace(family, terms=terms, looks=True)
+    if config.steps > 1:
+        terms |= {"later": lambda codes, hyper: later_prediction(codes.later)}
+        family = dataclasses.replace(family, terms=terms)
+    if config.by_cell:
+        pooled = {name: partial(term, cells=cells) for name, term in _BY_CELL.items() if name in terms}
+        family = dataclasses.replace(family, terms=terms | pooled)
+    return family
+
+
+def shared_objective(configs: Sequence[Config], cells: int = 1) -> Objective:
+    """The terms of runs that are trained together, which differ in weights alone. A coskewness that weighs nothing in
+    any of them is left out: it is a fifth of an update of 192 bits."""
+    family = objective_of(configs[0], cells)
+    return family.without("cos") if all(config.hyper.cos == 0 for config in configs) else family

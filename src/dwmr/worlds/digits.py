@@ -1,0 +1,125 @@
+"""Pictures of handwritten digits, sorted by label and split so that no picture is in two splits."""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dwmr.errors import InputError, unknown
+from dwmr.files import cache_folder
+from dwmr.worlds.mnist import CONTENT_SHA256, SIDE, DigitsUnavailable, Mnist, content_sha256, load_mnist, read_folder
+
+__all__ = ["SPLITS", "Digits", "DigitsUnavailable", "load_digits"]
+
+SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class Digits:
+    """Digits by label.
+
+    Attributes:
+        by_label: ten arrays uint8 (count, 28, 28), white on black; ``by_label[d]`` are pictures of digit d.
+        source: where they come from: ``mnist``, ``sklearn``, or ``idx:`` and a hash of what a folder held.
+    """
+
+    by_label: tuple[np.ndarray, ...]
+    source: str
+
+    def __post_init__(self) -> None:
+        if len(self.by_label) != 10:
+            raise InputError(f"expected images of ten digits, got {len(self.by_label)} arrays")
+        for digit, images in enumerate(self.by_label):
+            if images.dtype != np.uint8 or images.shape[1:] != (SIDE, SIDE) or len(images) == 0:
+                raise InputError(
+                    f"digit {digit} of {self.source}: expected uint8 images (count ≥ 1, {SIDE}, {SIDE}), "
+                    f"got {images.dtype} {images.shape}"
+                )
+
+
+def load_digits(
+    source: str | os.PathLike[str] = "mnist",
+    split: str = "train",
+    cache: str | os.PathLike[str] | None = None,
+) -> Digits:
+    """Digits of one split; the arrays are shared between calls and read-only.
+
+    Args:
+        source: ``mnist`` (fetched once, then cached), ``sklearn`` (1,797 digits that come with scikit-learn),
+            or a folder that holds MNIST's four IDX files or others like them.
+        split: ``train``, ``val`` or ``test``. Of MNIST: the first 50,000 training images, the other 10,000,
+            and the 10,000 test images. Of a folder likewise: a sixth of its training images is ``val``.
+        cache: folder for the fetched MNIST; `dwmr.files.cache_folder` if not given.
+
+    Raises:
+        DigitsUnavailable: no source of MNIST could be reached.
+        InputError: no such source or split, or the folder's files are missing or damaged.
+    """
+    if split not in SPLITS:
+        raise unknown("split", split, SPLITS)
+    if source == "mnist":
+        return _mnist(Path(cache) if cache is not None else cache_folder())[split]
+    if source == "sklearn":
+        return _sklearn()[split]
+    folder = Path(source).expanduser()
+    if not folder.is_dir():
+        raise InputError(f"unknown digits {str(source)!r}; expected mnist, sklearn or a folder of IDX files")
+    arrays = read_folder(folder)
+    digest = content_sha256(arrays)
+    return _split_mnist(arrays, "mnist" if digest == CONTENT_SHA256 else f"idx:{digest[:12]}")[split]
+
+
+@functools.lru_cache(maxsize=1)
+def _mnist(cache: Path) -> dict[str, Digits]:
+    return _split_mnist(load_mnist(cache), "mnist")
+
+
+def _split_mnist(arrays: Mnist, source: str) -> dict[str, Digits]:
+    images, labels = arrays.train_images, arrays.train_labels
+    cut = len(images) - len(images) // 6
+    return {
+        "train": Digits(_by_label(images[:cut], labels[:cut]), source),
+        "val": Digits(_by_label(images[cut:], labels[cut:]), source),
+        "test": Digits(_by_label(arrays.test_images, arrays.test_labels), source),
+    }
+
+
+@functools.lru_cache(maxsize=1)
+def _sklearn() -> dict[str, Digits]:
+    """70 % of each label for training, 15 % for validation, the rest for testing."""
+    try:
+        from sklearn import datasets
+    except ImportError as error:
+        raise InputError("the digits 'sklearn' need scikit-learn: pip install 'dwmr[digits]'") from error
+    stored = datasets.load_digits()
+    by_label = _by_label(_enlarge(stored.images.astype(np.int64)), stored.target)
+    bounds = {"train": (0, 70), "val": (70, 85), "test": (85, 100)}
+    return {
+        split: Digits(tuple(d[len(d) * low // 100 : len(d) * high // 100] for d in by_label), "sklearn")
+        for split, (low, high) in bounds.items()
+    }
+
+
+def _enlarge(images: np.ndarray) -> np.ndarray:
+    """8×8 digits, values 0 to 16, enlarged threefold (bilinear, in integers) inside MNIST's black border."""
+    rows = np.arange(24)
+    nearest, towards = rows // 3, rows % 3 - 1
+    neighbour = np.clip(nearest + towards, 0, 7)
+    weights = np.zeros((24, 8), dtype=np.int64)
+    np.add.at(weights, (rows, nearest), 2)
+    np.add.at(weights, (rows, neighbour), 1)
+    large = weights @ images @ weights.T
+    brightest = 16 * 9
+    scaled = (large * 255 + brightest // 2) // brightest
+    return np.pad(scaled, ((0, 0), (2, 2), (2, 2))).astype(np.uint8)
+
+
+def _by_label(images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, ...]:
+    groups = tuple(images[labels == digit] for digit in range(10))
+    for group in groups:
+        group.setflags(write=False)
+    return groups

@@ -1,0 +1,212 @@
+"""Certificates of models whose faults are known: a ring of four lights, drawn and predicted rightly or not."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from dwmr import certify
+from dwmr.errors import InputError
+from dwmr.evaluation.verdicts import NO, NOT_TESTED, PARTLY, QUESTIONS, YES, answers, summary, trusted_steps
+from tests.evaluation.ring import LEFT, RIGHT, ring_rollouts, ring_transitions
+
+ALWAYS = {"bits", "noise", "next", "real"}
+
+
+def encode(images):
+    return images.reshape(len(images), 4) > 127
+
+
+def predict(codes, actions):
+    return np.where(actions[:, None] == RIGHT, np.roll(codes, 1, axis=1), np.roll(codes, -1, axis=1))
+
+
+def told(certificate):
+    return {each["name"]: each["answer"] for each in certificate["verdicts"]}
+
+
+def redrawn(data):
+    """The same walks, each frame a little brighter or darker."""
+    random = np.random.default_rng(3)
+    shades = [random.integers(0, 40, images.shape).astype(np.uint8) for images in (data.obs, data.next_obs)]
+    return dataclasses.replace(
+        data, obs=np.maximum(data.obs, 50) - shades[0], next_obs=np.maximum(data.next_obs, 50) - shades[1]
+    )
+
+
+def test_a_perfect_model_of_a_world_drawn_afresh():
+    data = redrawn(ring_transitions())
+    found = certify(encode, predict, data, rollouts=ring_rollouts([[RIGHT] * 100] * 30, (0, 1, 10, 100)))
+    assert told(found) == {question.name: YES for question in QUESTIONS} | {"graph": NOT_TESTED}
+    assert found["redrawn"] > 99
+    assert (found["same_code"], found["state_share"], found["collisions"], found["splits"]) == (100, 100, 0, 0)
+    assert found["drift"]["100"] == {"bits": 100, "exact": 100, "known": 100, "known_seen": 100, "episodes": 30}
+    assert found["summary"].startswith("Imagine up to 100 steps ahead, the longest that was tested.")
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_without_labels_and_episodes_the_rest_stands_alone():
+    data = dataclasses.replace(ring_transitions(labels=False), episode=None)
+    found = certify(encode, predict, data)
+    assert {name for name, answer in told(found).items() if answer != NOT_TESTED} == ALWAYS
+    assert "collisions" not in found
+    assert found["redrawn"] is None
+    assert list(found["drift"]) == ["1"]  # single transitions
+    assert found["summary"].startswith("Imagine one step ahead, the longest that was tested. Not tested: ")
+
+
+@pytest.mark.parametrize(("horizon", "answer"), [(20, NOT_TESTED), (100, YES)])
+def test_what_could_be_followed_a_little_way_only_is_not_condemned(horizon, answer):
+    found = certify(encode, predict, ring_transitions(episodes=30, steps=100), horizon=horizon)
+    assert max(map(int, found["drift"])) == horizon
+    assert told(found)["lasting"] == answer
+    assert "Not to be trusted" not in found["summary"]
+
+
+def test_codes_that_hardly_ever_recur_prove_nothing_of_imagined_ones():
+    found = certify(encode, predict, ring_transitions())
+    rare = {step: entry | {"known": 0.0, "known_seen": 0.67, "episodes": 150} for step, entry in found["drift"].items()}
+    assert {each["name"]: each["answer"] for each in answers(found | {"drift": rare})}["real"] == NOT_TESTED
+    often = {step: entry | {"known_seen": 22.0} for step, entry in rare.items()}
+    (real,) = (each for each in answers(found | {"drift": often}) if each["name"] == "real")
+    assert (real["answer"], real["figure"]) == (NO, 100)
+
+
+def test_a_state_that_is_always_drawn_alike_cannot_have_two_codes():
+    found = certify(encode, predict, ring_transitions())
+    assert (found["splits"], found["redrawn_states"]) == (0, 0)
+    assert told(found)["splits"] == NOT_TESTED
+    drawn = certify(encode, predict, redrawn(ring_transitions()))
+    assert drawn["redrawn_states"] == 100
+    assert told(drawn)["splits"] == YES
+
+
+def test_what_is_always_drawn_alike_proves_no_stability():
+    found = certify(encode, predict, ring_transitions())
+    assert found["redrawn"] == 0
+    assert found["same_code"] == 100
+    assert told(found)["redrawing"] == told(found)["state"] == NOT_TESTED
+
+
+def test_a_code_of_the_drawing_is_found_out():
+    def handwriting(images):
+        pixels = images.reshape(len(images), 4).astype(int)
+        return np.concatenate([pixels > 127, pixels.sum(1, keepdims=True) % 2 == 1], axis=1)
+
+    def move(codes, actions):
+        return np.concatenate([predict(codes[:, :4], actions), codes[:, 4:]], axis=1)
+
+    found = certify(handwriting, move, redrawn(ring_transitions()))
+    assert told(found)["redrawing"] == told(found)["state"] == told(found)["next"] == NO
+    assert told(found)["collisions"] == YES
+    assert told(found)["splits"] == NO
+    assert found["same_code"] == pytest.approx(50, abs=3)
+    assert found["state_share_min"] == pytest.approx(0, abs=5)
+    assert found["state_share"] == pytest.approx(80, abs=2)
+
+
+def test_collisions_are_found_out():
+    found = certify(lambda images: encode(images)[:, :2], lambda codes, actions: codes, ring_transitions())
+    # Places 2 and 3 both have the code 00.
+    assert found["collisions"] == pytest.approx(50, abs=5)
+    assert told(found)["collisions"] == NO
+
+
+@pytest.mark.parametrize("labels", [True, False])
+def test_a_code_that_never_changes_proves_nothing(labels):
+    def constant(images):
+        return np.zeros((len(images), 4), dtype=bool)
+
+    found = certify(constant, lambda codes, actions: codes, redrawn(ring_transitions(labels=labels)))
+    assert {name for name, answer in told(found).items() if answer == YES} == set()
+    assert told(found)["bits"] == NO
+    assert told(found)["collisions"] == (NO if labels else NOT_TESTED)
+    assert found["summary"].startswith("Every frame has the same code: this model says nothing.")
+
+
+def test_drift_along_the_episodes_of_the_transitions():
+    seen = ring_transitions(episodes=10, steps=40)
+    found = certify(encode, lambda codes, actions: codes, seen)["drift"]
+    assert list(found) == ["1", "2", "5", "10", "20"]
+    places = np.concatenate([seen.next_state.reshape(10, 40), seen.state.reshape(10, 40)[:, :1]], axis=1)
+    # A light that stays is right where the walk is back where it began.
+    for step in (1, 2, 5, 10, 20):
+        assert found[str(step)]["exact"] == pytest.approx(100 * np.mean(places[:, step - 1] == places[:, -1]))
+        assert found[str(step)]["known"] == 100
+
+
+def test_imagined_codes_that_no_frame_has():
+    def smear(codes, actions):
+        moved = predict(codes, actions)
+        return np.where(actions[:, None] == LEFT, codes | moved, moved)
+
+    found = certify(encode, smear, ring_transitions())
+    assert found["drift"]["20"]["known"] < 5
+    assert found["drift"]["20"]["known_seen"] == 100
+    assert told(found)["real"] == NO
+
+
+def test_long_episodes_are_cut_into_windows():
+    found = certify(encode, predict, ring_transitions(episodes=2, steps=250))["drift"]
+    assert list(found) == ["1", "2", "5", "10", "20", "50", "100"]
+    assert (found["50"]["episodes"], found["100"]["episodes"]) == (6, 4)
+    assert all(entry["exact"] == 100 for entry in found.values())
+
+
+def test_noise_by_strength():
+    found = certify(encode, predict, ring_transitions(), noise=(0.05, 0.5))["noise"]
+    assert found["0.05"] == {"same_code": 100, "same_bits": 100}
+    # Noise of 0.5 crosses the threshold, a distance of 0.5 on one side alone, in one of six cases.
+    assert found["0.5"]["same_bits"] == pytest.approx(84.1, abs=1)
+    again = certify(encode, predict, ring_transitions(), noise=(0.5,))["noise"]
+    assert again["0.5"] == found["0.5"]
+    with pytest.raises(InputError, match="got -1"):
+        certify(encode, predict, ring_transitions(), noise=(0.05, -1))
+    silent = certify(encode, predict, ring_transitions(), noise=())
+    assert told(silent)["noise"] == NOT_TESTED
+
+
+@pytest.mark.parametrize(("shares", "steps"), [([100, 95, 94, 99], 2), ([94, 100, 100, 100], 0), ([95] * 4, 10)])
+def test_imagination_is_trusted_up_to_the_first_fall(shares, steps):
+    drift = {str(step): {"exact": share} for step, share in zip((1, 2, 5, 10), shares)}
+    assert trusted_steps(drift) == steps
+
+
+def test_the_summary_names_what_failed():
+    found = certify(encode, lambda codes, actions: codes, ring_transitions())
+    assert found["summary"] == summary(found)
+    assert "Do not rely on whole imagined codes" in found["summary"]
+    assert "Not to be trusted: next, lasting." in found["summary"]
+    assert "Not tested: redrawing, state, splits, graph." in found["summary"]
+
+
+def test_the_summary_tells_misread_frames_from_drift():
+    """Noise on the frames turns a light over now and then; imagination itself is perfect, or stands still."""
+
+    def dazzled(images):
+        return encode(images) ^ (images.reshape(len(images), 4) % 40 == 0)
+
+    data = redrawn(ring_transitions(episodes=200, steps=40))
+    found = certify(dazzled, predict, data)
+    assert found["same_code"] == pytest.approx(100 * (1 - 2 * 0.975 * 0.025) ** 4, abs=2)
+    assert "It is the frames that are read differently" in found["summary"]
+    for reading in (dazzled, encode):
+        assert "read differently" not in certify(reading, lambda codes, actions: codes, data)["summary"]
+
+
+def test_every_threshold_is_reached_from_its_better_side():
+    for question in QUESTIONS:
+        better = 1 if question.more_is_better else -1
+        assert question.answer(question.yes) == YES
+        assert question.answer(question.yes - 1e-6 * better) == PARTLY
+        assert question.answer(question.partly) == PARTLY
+        assert question.answer(question.partly - 1e-6 * better) == NO
+
+
+def test_answers_change_with_the_figure_alone():
+    found = certify(encode, predict, ring_transitions())
+    worse = {each["name"]: each for each in answers(found | {"exact_next": 90.0})}
+    assert worse["next"]["answer"] == PARTLY
+    assert worse["next"]["figure"] == 90
+    assert worse["next"]["thresholds"] == {"yes": 99, "partly": 80}

@@ -1,0 +1,152 @@
+"""The world of a model against the true graph, for IceSlider models built from the true state."""
+
+import numpy as np
+import pytest
+
+from dwmr import InputError, certify
+from dwmr.evaluation.certificate import StateGraph
+from dwmr.evaluation.level_graphs import level_graphs
+from dwmr.evaluation.true_graph import compare_graphs
+from dwmr.worlds import ice_slider, tiles
+from dwmr.worlds.grid_world import cell_of
+
+LEVELS = (1250, 1251, 1252)
+
+
+def encode(images):
+    """Exact: two bits a cell, its label."""
+    pixels = images.reshape(len(images), 3, 8, 8, 8, 8).transpose(0, 2, 4, 3, 5, 1).reshape(len(images), 64, 1, -1)
+    label = (pixels == tiles.ice_slider().reshape(4, -1)).all(3).argmax(2)
+    return np.concatenate([label % 2 == 1, label // 2 == 1], axis=1)
+
+
+def predict(codes, actions):
+    """Exact: the rules themselves. A goal under the agent is remembered by no cell, so it is looked up."""
+    label = codes[:, :64] + 2 * codes[:, 64:].astype(int)
+    after = label.copy()
+    for row, action in enumerate(actions):
+        rocks, agent = label[row] == ice_slider.ROCK, int(np.flatnonzero(label[row] == ice_slider.AGENT)[0])
+        goal = GOALS[rocks.tobytes()]
+        level = ice_slider.Level(tuple(rocks.tolist()), (0, 0), (0, 0))
+        end = ice_slider.destinations(level)[agent, action]
+        after[row] = ice_slider.labels(rocks.reshape(8, 8), np.array([end]), np.array([goal])).ravel()
+    return np.concatenate([after % 2 == 1, after // 2 == 1], axis=1)
+
+
+GOALS = {level.rock_grid.ravel().tobytes(): cell_of(level.goal) for level in map(ice_slider.make_level, LEVELS)}
+
+
+@pytest.fixture(scope="module")
+def graphs():
+    return level_graphs("iceslider", LEVELS)
+
+
+def test_the_true_world_is_the_same(graphs):
+    found = compare_graphs(encode, predict, graphs)
+    assert (found["levels"], found["same"], found["isomorphic"]) == (3, 100, 100)
+    assert (found["edges_right"], found["moves_right"], found["collisions"], found["endless"]) == (100, 100, 0, 0)
+    assert found["edges"] == 4 * sum(len(graph.images) for graph in graphs)
+    assert found["wrong"] == []
+
+
+def test_one_wrong_edge_is_named(graphs):
+    state, action = np.argwhere(graphs[0].table != np.arange(len(graphs[0].table))[:, None])[5]
+    code = encode(graphs[0].images[[state]])[0]
+
+    def err(codes, actions):
+        stuck = (codes == code).all(1) & (actions == action)
+        return np.where(stuck[:, None], codes, predict(codes, actions))
+
+    found = compare_graphs(encode, err, graphs)
+    assert found["same"] == pytest.approx(200 / 3)
+    assert found["edges_right"] == pytest.approx(100 * (1 - 1 / found["edges"]))
+    name = graphs[0].states[state]
+    assert found["wrong"] == [
+        {
+            "level": "level 1250",
+            "state": name,
+            "action": int(action),
+            "expected": graphs[0].states[graphs[0].table[state, action]],
+            "got": name,
+        }
+    ]
+
+
+def test_other_names_are_isomorphic_but_not_as_encoded(graphs):
+    """Imagined codes carry a mark that encoded ones lack: the world is right, its codes are not those of the frames."""
+
+    def marked(images):
+        codes = encode(images)
+        return np.concatenate([codes, np.zeros((len(codes), 1), bool)], axis=1)
+
+    def mark(codes, actions):
+        moved = predict(codes[:, :-1], actions)
+        start = np.array([(code == starts).all(1).any() for code in moved])
+        return np.concatenate([moved, ~start[:, None]], axis=1)
+
+    starts = encode(np.concatenate([graph.images[:1] for graph in graphs]))
+    found = compare_graphs(marked, mark, graphs)
+    assert (found["same"], found["isomorphic"]) == (0, 100)
+    assert found["wrong"][0]["got"] is None
+
+
+def test_a_model_in_which_nothing_moves(graphs):
+    found = compare_graphs(encode, lambda codes, actions: codes, graphs)
+    assert (found["same"], found["isomorphic"], found["moves_right"], found["endless"]) == (0, 0, 0, 0)
+    assert 0 < found["edges_right"] < 60  # blocked moves
+    assert len(found["wrong"]) == 10
+
+
+def test_a_model_that_never_comes_to_an_end(graphs):
+    def count(codes, actions):
+        padded = np.packbits(codes[:, :32], axis=1).view(">u4")[:, 0].astype(np.uint32) + np.uint32(1)
+        bits = np.unpackbits(padded.astype(">u4").view(np.uint8).reshape(-1, 4), axis=1).astype(bool)
+        return np.concatenate([bits, codes[:, 32:]], axis=1)
+
+    found = compare_graphs(encode, count, graphs)
+    assert (found["endless"], found["isomorphic"]) == (100, 0)
+
+
+def test_collisions_within_a_level(graphs):
+    found = compare_graphs(lambda images: np.zeros((len(images), 2), bool), lambda codes, actions: codes, graphs)
+    assert found["collisions"] == found["edges"] // 4
+    assert (found["edges_right"], found["same"], found["isomorphic"]) == (100, 0, 0)
+
+
+def test_the_states_are_those_that_can_be_reached(graphs):
+    level = ice_slider.make_level(1250)
+    assert graphs[0].states[0] == f"row 0, column {level.start[1]}"
+    assert set(np.unique(graphs[0].table)) <= set(range(len(graphs[0].images)))
+    assert ((encode(graphs[0].images)[:, :64] & encode(graphs[0].images)[:, 64:]).sum(1) == 1).all()  # one agent
+
+
+def test_noisy_levels_and_digit_jump(graphs):
+    noisy = level_graphs("iceslider-noisy", LEVELS[:1])
+    assert np.array_equal(noisy[0].table, graphs[0].table)
+    assert not np.array_equal(noisy[0].images, graphs[0].images)
+    assert np.array_equal(noisy[0].images, level_graphs("iceslider-noisy", LEVELS[:1])[0].images)
+    assert level_graphs("digitjump", [0])[0].states[0] == "row 0, column 0"
+
+
+def test_certify_asks_about_graphs(ice, graphs):
+    found = certify(encode, predict_any, ice[:40], graphs=graphs, noise=())
+    (asked,) = [each for each in found["verdicts"] if each["name"] == "graph"]
+    assert (asked["answer"], asked["figure"]) == ("no", 0)
+
+
+def predict_any(codes, actions):
+    return codes
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        (lambda: level_graphs("8puzzle"), "has no levels"),
+        (lambda: StateGraph("x", np.zeros((2, 1, 1, 1)), ["a"], np.zeros((2, 4), int)), "2 images, 1 states"),
+        (lambda: StateGraph("x", np.zeros((1, 1, 1, 1)), ["a"], np.full((1, 4), 7)), r"states in \[0, 1\)"),
+        (lambda: compare_graphs(encode, predict, []), "at least one"),
+    ],
+)
+def test_bad_graphs_are_refused(graph, message):
+    with pytest.raises(InputError, match=message):
+        graph()

@@ -1,0 +1,242 @@
+"""The C++ kernels give what torch gives in float64, values and gradients, up to float32's rounding."""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import dwmr
+from dwmr.models.encoders import ConvEncoder, GridEncoder, PatchEncoder, generic_encoder
+from dwmr.models.predictors import ConvPredictor, MLPPredictor, ResidualBlock
+from dwmr.models.world_model import build_model
+from dwmr.ops import lanes, native
+from dwmr.ops.cpu import WORTH_COMPILING, quicken
+from dwmr.ops.lanes import LaneFeatures, LaneLayers, Look, lane_twin
+from dwmr.training import losses
+from dwmr.training.objectives import OBJECTIVES
+from dwmr.training.schemes import Learner
+
+needs_compiler = pytest.mark.skipif(native.library() is None, reason="no C++ compiler")
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(3)
+
+
+def shaken(network: nn.Module) -> nn.Module:
+    """Scales and shifts that are not their initial 1 and 0."""
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.ndim == 1:
+                parameter.uniform_(0.5, 1.5)
+    return network
+
+
+def assert_twins(network: nn.Module, twin: nn.Module | None, *inputs: Tensor) -> None:
+    """Outputs, gradients of weights and inputs, and buffers, against the network itself in float64."""
+    assert twin is not None
+    reference = copy.deepcopy(network).double()
+    own = [given.clone().requires_grad_(given.ndim == 2) for given in inputs]
+    exact = [given.double().requires_grad_(given.ndim == 2) for given in inputs]
+    out, expected = twin(*own), reference(*exact)
+    assert_near(out, expected, 1e-5, "output")
+    upstream = torch.randn(expected.shape, dtype=torch.float64)
+    out.backward(upstream.float())
+    expected.backward(upstream)
+    largest = max(parameter.grad.abs().max() for parameter in reference.parameters())
+    for (name, parameter), exactly in zip(network.named_parameters(), reference.parameters()):
+        error = (parameter.grad - exactly.grad).abs().max()
+        assert error <= 1e-4 * exactly.grad.abs().max() + 1e-5 * largest, name  # a bias before a norm: all rounding
+    for given, exactly in zip(own, exact):
+        if exactly.grad is not None:
+            assert_near(given.grad, exactly.grad, 1e-4, "input")
+    for (name, buffer), exactly in zip(network.named_buffers(), reference.buffers()):
+        assert_near(buffer, exactly, 1e-5, name)
+    network.eval()
+    with torch.no_grad():
+        assert_near(twin(*inputs), reference.eval()(*(given.double() for given in inputs)), 1e-5, "evaluation")
+
+
+def assert_near(value: Tensor, expected: Tensor, tolerance: float, name: str) -> None:
+    assert (value - expected).abs().max() <= tolerance * expected.abs().max().clamp_min(1e-12), name
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("shape", "channels", "poolings", "count"),
+    [
+        ((1, 24, 24), (8, 16, 32, 32, 16), 3, 32),
+        ((3, 23, 17), (5, 7, 3), 2, 20),  # odd sides, channels that fill no block, images that fill no group
+        ((2, 6, 9), (9,), 0, 1),
+    ],
+    ids=["paper", "odd", "single"],
+)
+def test_features_are_those_of_torch(shape, channels, poolings, count):
+    encoder = shaken(ConvEncoder(shape, 12, channels=channels, poolings=poolings, hidden=10))
+    assert_twins(encoder, lane_twin(encoder), torch.randn(count, *shape))
+
+
+@needs_compiler
+def test_the_grid_encoder_is_that_of_torch():
+    encoder = shaken(GridEncoder((1, 37, 37), 18, cells=3, channels=(5, 8), poolings=2, hidden=10))
+    assert_twins(encoder, lane_twin(encoder), torch.randn(12, 1, 37, 37))
+
+
+@needs_compiler
+def test_the_patch_encoder_and_its_statistics_are_those_of_torch():
+    encoder = shaken(PatchEncoder((3, 16, 24), 18))
+    assert_twins(encoder, lane_twin(encoder), torch.rand(48, 3, 16, 24))
+
+
+@needs_compiler
+def test_the_conv_predictor_is_that_of_torch():
+    predictor = shaken(ConvPredictor((3, 24, 16), 18, 4))
+    actions = torch.eye(4)[torch.randint(4, (32,))]
+    assert_twins(predictor, lane_twin(predictor), torch.rand(32, 18), actions)
+
+
+@needs_compiler
+@pytest.mark.parametrize("kernel", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize(("stride", "dilation", "padding"), [(1, 1, 0), (1, 2, 2), (2, 1, 1), (3, 1, 2), (1, 1, 7)])
+def test_any_convolution_is_that_of_torch(kernel, stride, dilation, padding):
+    layers = nn.Sequential(
+        nn.Conv2d(3, 5, 1),
+        nn.Conv2d(5, 6, kernel, stride=stride, dilation=dilation, padding=padding, bias=kernel != 2),
+        nn.BatchNorm2d(6),
+        nn.ReLU(),
+        ResidualBlock(6),
+        nn.Conv2d(6, 2, 1),
+        nn.Flatten(),
+    )
+    shaken(layers)
+    assert_twins(layers, LaneLayers.of(layers, Look()), torch.randn(16, 3, 11, 10))
+
+
+@needs_compiler
+@pytest.mark.parametrize(("samples", "bits"), [(256, 64), (37, 5), (8, 3), (100, 33), (250, 50)])
+def test_coskewness_is_the_plain_one(samples, bits):
+    probs = torch.rand(samples, bits, requires_grad=True)
+    exact = probs.detach().double().requires_grad_()
+    value, expected = lanes.coskewness(probs), losses.coskewness(exact)
+    assert_near(value, expected, 1e-5, "value")
+    (3 * value).backward()
+    (3 * expected).backward()
+    assert_near(probs.grad, exact.grad, 1e-4, "gradient")
+
+
+@needs_compiler
+def test_two_threads_and_one_agree_and_each_repeats_itself():
+    encoder = ConvEncoder((1, 16, 16), 8, channels=(4, 8), poolings=1)
+    twin, images = lane_twin(encoder), torch.randn(64, 1, 16, 16)
+    assert twin is not None
+
+    def gradient(threads: int) -> Tensor:
+        torch.set_num_threads(threads)
+        try:
+            encoder.zero_grad()
+            twin(images).square().sum().backward()
+            return encoder.features[0].weight.grad.clone()
+        finally:
+            torch.set_num_threads(1)
+
+    assert torch.equal(gradient(2), gradient(2))
+    assert torch.equal(gradient(1), gradient(1))
+    torch.testing.assert_close(gradient(1), gradient(2))
+
+
+@needs_compiler
+def test_two_passes_before_the_way_back_do_not_share_memory():
+    encoder = ConvEncoder((1, 16, 16), 8, channels=(4,), poolings=1)
+    twin, images = lane_twin(encoder), torch.randn(2, 32, 1, 16, 16)
+    assert twin is not None
+    both = twin(images[0]).sum() + 2 * twin(images[1]).sum()
+    (together,) = torch.autograd.grad(both, encoder.features[0].weight)
+    parts = [torch.autograd.grad(k * twin(images[k - 1]).sum(), encoder.features[0].weight)[0] for k in (1, 2)]
+    torch.testing.assert_close(together, parts[0] + parts[1])
+
+
+@needs_compiler
+def test_a_number_that_is_none_stays_visible():
+    for network, shape in ((ConvEncoder((1, 8, 8), 4, poolings=1), (1, 8, 8)), (PatchEncoder((1, 8, 8), 4), (1, 8, 8))):
+        twin = lane_twin(network)
+        assert twin is not None
+        with torch.no_grad():
+            next(network.parameters()).fill_(float("nan"))
+            assert twin(torch.randn(16, *shape)).isnan().all()
+
+
+@needs_compiler
+@pytest.mark.parametrize("count", [32, 20])
+def test_images_as_bytes_are_read_by_scale_and_shift(count):
+    images = torch.randint(256, (count, 2, 24, 17), dtype=torch.uint8)
+    scale, shift = torch.tensor([0.01, 0.02]), torch.tensor([-1.0, 0.5])
+    numbers = images * scale[:, None, None] + shift[:, None, None]
+    for encoder, side in (
+        (ConvEncoder((2, 24, 17), 8, channels=(4, 5), poolings=1), 17),
+        (PatchEncoder((2, 24, 16), 12), 16),
+    ):
+        twin, plain = lane_twin(encoder, scale, shift), lane_twin(encoder)
+        assert twin is not None
+        assert plain is not None
+        torch.testing.assert_close(twin(images[..., :side]), plain(numbers[..., :side]), rtol=1e-5, atol=1e-5)
+
+
+@needs_compiler
+def test_what_the_kernels_do_not_know_stays_with_torch():
+    assert lane_twin(generic_encoder((3, 32, 32), 8)) is None  # one group of all channels
+    assert lane_twin(MLPPredictor((1, 8, 8), 8, 4)) is None
+    assert LaneFeatures.of(nn.Sequential(nn.Conv2d(1, 4, 5)), Look()) is None
+    assert LaneLayers.of(nn.Sequential(nn.Conv2d(1, 4, 3), nn.GELU(), nn.Flatten()), Look()) is None
+    encoder = PatchEncoder((3, 16, 16), 8)
+    twin, images = lane_twin(encoder), torch.rand(17, 3, 16, 16)  # 17 images fill no group
+    assert twin is not None
+    assert torch.equal(twin(images), copy.deepcopy(encoder)(images))
+
+
+def test_without_a_compiler_everything_still_runs(monkeypatch, tmp_path, tiny):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setenv("DWMR_CACHE", str(tmp_path))
+    native.library.cache_clear()
+    try:
+        assert native.library() is None
+        run = dwmr.train(dwmr.preset("generic/dwmr", bits=12, batch_size=32, epochs=60), train=tiny, progress=False)
+        assert len(run.metrics) == 60
+    finally:
+        native.library.cache_clear()
+
+
+def test_a_compiler_that_fails_is_named_and_left_alone(monkeypatch, tmp_path, caplog):
+    monkeypatch.setenv("CXX", "false")
+    monkeypatch.setenv("DWMR_CACHE", str(tmp_path))
+    native.library.cache_clear()
+    try:
+        with caplog.at_level("INFO", logger="dwmr"):
+            assert native.library() is None
+        assert "going on without them" in caplog.text
+        assert not list(tmp_path.rglob("*.so"))
+    finally:
+        native.library.cache_clear()
+
+
+def test_short_runs_do_not_compile(monkeypatch, tiny):
+    monkeypatch.setattr("dwmr.ops.cpu.library", lambda: pytest.fail("compiled for a short run"))
+    config = dwmr.preset("generic/dwmr", bits=12, batch_size=32)
+    model = build_model(config, tiny.image_shape, tiny.n_actions, decoder=False)
+    learner = Learner(model, OBJECTIVES["dwmr"], torch.tensor(1e-3), noisy_predictor=False)
+    assert quicken(learner, learner.objective, WORTH_COMPILING - 1) == "torch kernels"
+
+
+def test_every_source_of_the_kernels_is_packaged():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    patterns = project["tool"]["setuptools"]["package-data"]["dwmr"]
+    package = Path(dwmr.__file__).parent
+    sources = [path for path in native.SOURCES.iterdir() if path.suffix in (".cpp", ".h")]
+    assert len(sources) > 3
+    for path in sources:
+        assert any(path.relative_to(package).match(pattern) for pattern in patterns), path
