@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from dwmr import InputError, Transitions, certify
-from dwmr.evaluation.codes import code_health, confusions, next_code_agreement
-from tests.evaluation.ring import Stay, ring_model, ring_transitions
+from dwmr.evaluation.codes import code_health, confusions
+from tests.evaluation.ring import ring_model, ring_transitions
 
 
 def bits(*rows: str) -> np.ndarray:
@@ -136,12 +136,6 @@ def test_certify_takes_zeros_and_ones_of_any_kind(kind):
 def test_certify_refuses_what_is_no_code(encode, predict, message):
     with pytest.raises(InputError, match=message):
         certify(encode, predict, ring_transitions(episodes=8))
-
-
-def test_next_code_agreement_of_a_model():
-    data = ring_transitions()
-    assert next_code_agreement(ring_model(), data) == {"exact_next": 100, "bits_next": 100}
-    assert next_code_agreement(ring_model(Stay()), data) == {"exact_next": 0, "bits_next": 50}
 
 
 def test_a_model_can_be_certified_as_it_is():

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from dwmr.config import HYPER_NAMES, Config, Hyper
 from dwmr.data.batches import Batch
 from dwmr.data.transitions import Transitions
-from dwmr.evaluation.codes import next_code_agreement
+from dwmr.models.agreement import next_code_agreement
 from dwmr.models.decoders import PatchDecoder
 from dwmr.models.encoders import PatchEncoder
 from dwmr.models.predictors import ConvPredictor

@@ -7,17 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from dwmr.data.transitions import Transitions
 from dwmr.evaluation.variance import two_looks, variance_parts
-from dwmr.models.callables import as_bits
-from dwmr.models.world_model import WorldModel
-
-
-def next_code_agreement(model: WorldModel, transitions: Transitions) -> dict[str, float]:
-    """How the predicted codes agree with the encoded next images, in percent: whole codes, and single bits."""
-    codes = model.encode(transitions.obs)
-    predicted = model.predict(codes, np.asarray(transitions.actions))
-    return _agreement(as_bits(predicted), as_bits(model.encode(transitions.next_obs)))
+from dwmr.models.agreement import agreement
 
 
 def code_health(
@@ -48,7 +39,7 @@ def code_health(
         "dead": dead,
         "duplicate": duplicate,
         "flips_mean": float((codes != next_codes).sum(1).mean()),
-        **_agreement(predicted, next_codes),
+        **agreement(predicted, next_codes),
         **dict.fromkeys(("exact_changed", "same_code", "same_bits", "state_share", "state_share_min")),
     }
     changed = (codes != next_codes).any(1)
@@ -79,11 +70,6 @@ def share_with_others(names: np.ndarray, things: np.ndarray) -> float:
     pairs = np.unique(np.stack([names, things], axis=1), axis=0)
     names_of_thing = np.bincount(pairs[:, 1])
     return 100 * float((names_of_thing[things] > 1).mean())
-
-
-def _agreement(predicted: np.ndarray, actual: np.ndarray) -> dict[str, float]:
-    same = predicted == actual
-    return {"exact_next": 100 * float(same.all(1).mean()), "bits_next": 100 * float(same.mean())}
 
 
 def _dead_and_duplicate(codes: np.ndarray) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from dwmr.config import HYPER_NAMES, Hyper
 from dwmr.data.batches import Batch, EpochPlan, Later, Loader
 from dwmr.data.transitions import Transitions
-from dwmr.evaluation.codes import next_code_agreement
+from dwmr.models.agreement import next_code_agreement
 from dwmr.training.schemes import Learner, Scheme
 
 
