@@ -1,5 +1,8 @@
 """Every preset by name."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from dwmr import preset
@@ -27,6 +30,20 @@ def test_the_24_of_the_paper_and_the_generic_ones_exist():
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_knows_its_name(name):
     assert preset(name).name == name
+
+
+GOLDEN = json.loads(Path(__file__).with_name("golden").joinpath("presets.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", sorted(GOLDEN.keys() - {"defaults"}))
+def test_values_are_those_of_version_0_1(name):
+    """An option that was removed since had its default value in every preset."""
+    now = preset(name).flat()
+    before = {option: GOLDEN[name].get(option, default) for option, default in GOLDEN["defaults"].items()}
+    assert {option: now[option] for option in before if option in now} == {
+        option: value for option, value in before.items() if option in now
+    }
+    assert not GOLDEN[name].keys() - now.keys()
 
 
 @pytest.mark.parametrize("name", PAPER)
