@@ -26,7 +26,7 @@ from dwmr.files import atomic_write_json
 from dwmr.models.predictors import MLPPredictor
 from dwmr.models.world_model import WorldModel, resolve_device
 from dwmr.planning import Budget, CodeGoal, Plan, pack
-from dwmr.planning.dynamics import MLPDynamics
+from dwmr.planning.dynamics import AllActionsDynamics
 from dwmr.planning.heuristics import HammingHeuristic
 from dwmr.planning.search import Planner, best_first, breadth_first
 from dwmr.reproduce.runs import machine_words
@@ -60,7 +60,7 @@ def predictor_of(run: Path | None) -> MLPPredictor:
 
 
 def search(planner: Planner, predictor: MLPPredictor, device: torch.device, batch: int, nodes: int) -> Plan:
-    dynamics = MLPDynamics(predictor.to(device), BITS, ACTIONS)
+    dynamics = AllActionsDynamics(predictor.to(device).all_actions, BITS, ACTIONS)
     start = pack(torch.arange(BITS, device=device)[None] % 3 == 0)
     never = CodeGoal(~start, radius=-1)
     guess = HammingHeuristic(CodeGoal(~start), flips=8)

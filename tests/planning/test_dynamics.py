@@ -3,18 +3,24 @@ import torch
 
 from dwmr import WorldModel
 from dwmr.models.predictors import MLPPredictor
-from dwmr.planning.dynamics import CorrectedDynamics, LimitedDynamics, MLPDynamics, PredictedDynamics, model_dynamics
+from dwmr.planning.dynamics import (
+    AllActionsDynamics,
+    CorrectedDynamics,
+    LimitedDynamics,
+    PredictedDynamics,
+    model_dynamics,
+)
 from dwmr.planning.packing import pack, unpack
 from tests.evaluation.ring import ring_model
 from tests.planning.graphs import Graph
 
 
-def test_the_quick_form_of_the_mlp_is_the_predictor():
+def test_all_actions_at_once_give_the_predictors_bits():
     torch.manual_seed(0)
     model = WorldModel(torch.nn.Flatten(), MLPPredictor((1, 8, 8), 64, 4), image_shape=(1, 8, 8), n_actions=4, bits=64)
     codes = torch.from_numpy(np.random.default_rng(0).random((1500, 64)) < 0.5)
     quick = model_dynamics(model)
-    assert isinstance(quick, MLPDynamics)
+    assert isinstance(quick, AllActionsDynamics)
     plain = PredictedDynamics(model.predict, 64, 4)
     assert torch.equal(quick.successors(pack(codes))[0], plain.successors(pack(codes))[0])
 

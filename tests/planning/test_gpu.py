@@ -8,7 +8,7 @@ import torch
 from dwmr.models.predictors import MLPPredictor
 from dwmr.planning import PLANNERS, Budget, CodeGoal, pack
 from dwmr.planning.board_rules import TileDynamics, fewest_moves, pack_boards
-from dwmr.planning.dynamics import MLPDynamics
+from dwmr.planning.dynamics import AllActionsDynamics
 from dwmr.planning.nodes import Nodes
 from dwmr.seeding import rng
 from dwmr.worlds import sliding_tiles
@@ -40,8 +40,8 @@ def test_predictions_are_those_of_the_cpu():
     torch.manual_seed(0)
     predictor = MLPPredictor((1, 88, 88), 64, 4)
     codes = pack(torch.rand(20_000, 64) < 0.5)
-    on_cpu = MLPDynamics(predictor, 64, 4).successors(codes)[0]
-    on_gpu = MLPDynamics(predictor.cuda(), 64, 4).successors(codes.cuda())[0].cpu()
+    on_cpu = AllActionsDynamics(predictor.all_actions, 64, 4).successors(codes)[0]
+    on_gpu = AllActionsDynamics(predictor.cuda().all_actions, 64, 4).successors(codes.cuda())[0].cpu()
     assert (on_cpu != on_gpu).float().mean() < 1e-4
 
 

@@ -74,6 +74,7 @@ class PatchEncoder(nn.Module):
                 f"got {height}×{width} pixels and {bits} bits"
             )
         self.grid = cells  # that share its weights
+        self.layout = bits // cells, height // 8, width // 8  # of the code: bits a cell, rows, columns
         self.layers = nn.Sequential(
             nn.Conv2d(depth, hidden, 4, stride=4),
             nn.BatchNorm2d(hidden),
@@ -115,6 +116,7 @@ class GridEncoder(nn.Module):
             )
         self.cells, self.pitch, self.line = cells, pitch, line
         self.grid = cells**2  # cells that share its weights
+        self.layout = bits // cells**2, cells, cells  # of the code: bits a cell, rows, columns
         side = pitch - line
         self.cell = ConvEncoder(
             (depth, side, side), bits // cells**2, channels=channels, poolings=poolings, hidden=hidden

@@ -1,7 +1,7 @@
-"""A world model as dynamics, in three layers: what it predicts, which actions are possible, what was seen otherwise.
+"""What a planner searches: where a model says actions lead, which actions are possible, and what was observed instead.
 
-Predictions are made in full float32, also where the device would multiply in TF32 by default, so that a GPU finds the
-codes that a CPU finds, but for logits within rounding of zero.
+Predictions use full float32 even where the device multiplies in TF32 by default, so a GPU predicts the codes that a
+CPU predicts, except where a logit is within rounding of zero.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from dwmr.models.predictors import MLPPredictor
 from dwmr.models.world_model import WorldModel
 from dwmr.ops.precision import full_float32
 from dwmr.planning.packing import pack, unpack
@@ -20,8 +19,8 @@ from dwmr.planning.problem import Dynamics
 Predict = Callable[[Tensor, Tensor], Tensor]
 Possible = Callable[[Tensor], Tensor]
 
-CODES_AT_ONCE = {"cpu": 1024, "cuda": 1 << 15}  # predicted by a model's own predictor
-CODES_IN_CACHE = 512  # expanded at once on a CPU: what one layer writes, the next still finds in the cache
+CODES_AT_ONCE = {"cpu": 1024, "cuda": 1 << 15}
+CODES_IN_CACHE = 512  # on a CPU: the output of one layer is still in the cache when the next layer reads it
 
 
 class PredictedDynamics:
@@ -38,36 +37,25 @@ class PredictedDynamics:
         return pack(after.bool()).view(len(words), self.n_actions, -1), None
 
 
-class MLPDynamics:
-    """The faithful 8-puzzle predictor: its first layer sees the bits once for all actions, and adds each action's
-    column to the sum. The sums are float32 in another order than the predictor's own."""
+class AllActionsDynamics:
+    """A predictor that gives the logits of all actions at once: float codes (N, K) to (N, A, K)."""
 
-    def __init__(self, predictor: MLPPredictor, bits: int, n_actions: int) -> None:
-        first, second, last = (layer for layer in predictor.layers if isinstance(layer, nn.Linear))
-        self.n_actions, self._bits = n_actions, bits
-        self._from_bits = first.weight[:, :bits].detach().T.contiguous()
-        self._from_action = (first.weight[:, bits:].T + first.bias).detach().contiguous()
-        self._second = second.weight.detach().T.contiguous(), second.bias.detach()
-        self._last = last.weight.detach().T.contiguous(), last.bias.detach()
+    def __init__(self, logits: Callable[[Tensor], Tensor], bits: int, n_actions: int) -> None:
+        self.n_actions, self._bits, self._logits = n_actions, bits, logits
 
     @torch.no_grad()
     def successors(self, words: Tensor) -> tuple[Tensor, Tensor | None]:
-        part = CODES_IN_CACHE if words.device.type == "cpu" else len(words)
+        size = CODES_IN_CACHE if words.device.type == "cpu" else len(words)
         with full_float32():
-            after = [self._after(codes) for codes in words.split(max(1, part))]
-        return torch.cat(after) if len(after) > 1 else after[0], None
-
-    def _after(self, words: Tensor) -> Tensor:
-        codes = unpack(words, self._bits).to(self._from_bits.dtype)
-        shared = codes @ self._from_bits
-        hidden = (shared.unsqueeze(1) + self._from_action).flatten(0, 1).relu_()
-        hidden = torch.addmm(self._second[1], hidden, self._second[0]).relu_()
-        logits = torch.addmm(self._last[1], hidden, self._last[0])
-        return pack(logits.sigmoid_() >= 0.5).view(len(words), self.n_actions, -1)
+            parts = [
+                pack(self._logits(unpack(part, self._bits).float()).sigmoid_() >= 0.5)
+                for part in words.split(max(1, size))
+            ]
+        return torch.cat(parts), None
 
 
 class LimitedDynamics:
-    """Only what ``possible`` allows: bits bool (N, K) to bool (N, A)."""
+    """Only the actions that ``possible`` allows: bits bool (N, K) to bool (N, A)."""
 
     def __init__(self, dynamics: Dynamics, possible: Possible, bits: int) -> None:
         self.n_actions, self._dynamics, self._possible, self._bits = dynamics.n_actions, dynamics, possible, bits
@@ -79,25 +67,25 @@ class LimitedDynamics:
 
 
 class CorrectedDynamics:
-    """What was seen in the world counts more than what is predicted."""
+    """Observed transitions replace predicted ones."""
 
     def __init__(self, dynamics: Dynamics) -> None:
         self.n_actions, self._dynamics = dynamics.n_actions, dynamics
-        self._seen: dict[tuple[tuple[int, ...], int], tuple[Tensor, Tensor]] = {}
+        self._observed: dict[tuple[tuple[int, ...], int], tuple[Tensor, Tensor]] = {}
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self._observed)
 
     def correct(self, words: Tensor, action: int, after: Tensor) -> None:
-        """From the code (1, W) the action led to the code (1, W)."""
-        self._seen[tuple(words[0].tolist()), action] = words.clone(), after.clone()
+        """In the code (1, W) the action led to the code (1, W)."""
+        self._observed[tuple(words[0].tolist()), action] = words.clone(), after.clone()
 
     def successors(self, words: Tensor) -> tuple[Tensor, Tensor | None]:
         children, possible = self._dynamics.successors(words)
-        if not self._seen:
+        if not self._observed:
             return children, possible
-        codes, ends = (torch.cat(side) for side in zip(*self._seen.values()))
-        actions = torch.tensor([action for _, action in self._seen], device=words.device)
+        codes, ends = (torch.cat(side) for side in zip(*self._observed.values()))
+        actions = torch.tensor([action for _, action in self._observed], device=words.device)
         rows, which = torch.nonzero((words.unsqueeze(1) == codes).all(-1), as_tuple=True)
         children[rows, actions[which]] = ends[which]
         if possible is not None:
@@ -106,8 +94,9 @@ class CorrectedDynamics:
 
 
 def model_dynamics(model: WorldModel) -> Dynamics:
-    """The dynamics of a world model: the quickest that its predictor allows."""
-    if type(model.predictor) is MLPPredictor:
-        return MLPDynamics(model.predictor, model.bits, model.n_actions)
+    """The dynamics of a world model, by the predictor's `all_actions` method if it has one."""
+    logits = getattr(model.predictor, "all_actions", None)
+    if logits is not None:
+        return AllActionsDynamics(logits, model.bits, model.n_actions)
     batch = CODES_AT_ONCE[model.device.type]
-    return PredictedDynamics(lambda bits, taken: model.predict(bits, taken, batch), model.bits, model.n_actions)
+    return PredictedDynamics(lambda bits, actions: model.predict(bits, actions, batch), model.bits, model.n_actions)

@@ -13,7 +13,6 @@ from itertools import combinations
 import numpy as np
 
 from dwmr.errors import InputError
-from dwmr.models.encoders import GridEncoder, PatchEncoder
 from dwmr.models.world_model import WorldModel
 
 DIRECTIONS = {"up": (-1, 0), "right": (0, 1), "left": (0, -1), "down": (1, 0)}
@@ -50,15 +49,9 @@ class Layout:
 
 
 def layout_of(model: WorldModel) -> Layout | None:
-    """How a model's code is laid out, if its encoder gives every cell bits of its own."""
-    encoder = model.encoder
-    if isinstance(encoder, PatchEncoder):
-        rows, cols = model.image_shape[1] // 8, model.image_shape[2] // 8
-    elif isinstance(encoder, GridEncoder):
-        rows = cols = encoder.cells
-    else:
-        return None
-    return Layout(model.bits // (rows * cols), rows, cols)
+    """The layout of a model's code, if its encoder has one: an attribute ``layout`` of (depth, rows, cols)."""
+    layout = getattr(model.encoder, "layout", None)
+    return None if layout is None else Layout(*layout)
 
 
 @dataclass(frozen=True)
