@@ -31,7 +31,7 @@ import torch
 
 import dwmr
 from dwmr.data.collect import collect_benchmark
-from dwmr.evaluation import examine_many
+from dwmr.evaluation.evaluate import evaluate_many
 from dwmr.files import atomic_write_json, atomic_write_text, cache_folder
 from dwmr.models.world_model import build_model, image_statistics
 from dwmr.ops import coskewness as symmetric
@@ -124,7 +124,7 @@ def whole_runs(preset: str, splits: dwmr.Splits, device: torch.device, runs: int
     )
     models = [result.model for result in results if isinstance(result, dwmr.Run)]
     found: list[Any] = []
-    probing = timed(lambda: found.extend(examine_many(models, train=splits.train, test=splits.test)), device)
+    probing = timed(lambda: found.extend(evaluate_many(models, train=splits.train, test=splits.test)), device)
     figures: Figures = {
         f"{name}_seconds_per_run": (training + probing) / runs,
         f"{name}_training_seconds_per_run": training / runs,

@@ -18,7 +18,7 @@ from typing import Any
 import dwmr
 from dwmr.data.collect import cached_benchmark
 from dwmr.errors import TrainingDiverged
-from dwmr.evaluation import imagination_scores
+from dwmr.evaluation.evaluate import imagination_scores
 from dwmr.files import atomic_write_json
 from dwmr.models.world_model import resolve_device
 from dwmr.presets import start_values

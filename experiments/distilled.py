@@ -16,7 +16,7 @@ from typing import Any
 
 import dwmr
 from dwmr.data.collect import cached_benchmark
-from dwmr.evaluation import examine_many
+from dwmr.evaluation.evaluate import evaluate_many
 from dwmr.files import atomic_write_json
 from dwmr.models.world_model import WorldModel
 from dwmr.reproduce.runs import machine_words
@@ -30,7 +30,7 @@ def figures(models: list[WorldModel], data: dwmr.Splits, split: str) -> list[dic
     """Every figure of the strong table, for each model."""
     judged = data.test if split == "test" else data.val
     assert judged is not None
-    found = [each.figures for each in examine_many(models, train=data.train, test=judged, rollout=data.rollout)]
+    found = [each.figures for each in evaluate_many(models, train=data.train, test=judged, rollout=data.rollout)]
 
     def value(entry: Any, path: tuple[str, ...]) -> Any:
         for name in path:

@@ -22,7 +22,7 @@ import torch
 
 import dwmr
 from dwmr.data.collect import cached_benchmark
-from dwmr.evaluation import imagination_scores
+from dwmr.evaluation.evaluate import imagination_scores
 from dwmr.files import atomic_write_json
 from dwmr.models.encoders import CELLS
 from dwmr.presets import REGULARIZED, start_values

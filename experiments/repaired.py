@@ -19,7 +19,7 @@ import numpy as np
 
 import dwmr
 from dwmr.data.collect import cached_benchmark
-from dwmr.evaluation import examine
+from dwmr.evaluation.evaluate import evaluate_many
 from dwmr.evaluation.probes import Probe
 from dwmr.files import atomic_write_json
 from dwmr.models.world_model import WorldModel
@@ -49,7 +49,7 @@ def among_reachable(model: WorldModel, rollout: dwmr.Rollouts, probe: Probe) -> 
 def figures(model: WorldModel, data: dwmr.Splits, small_levels: bool) -> dict[str, Any]:
     """Every figure twice, plain and repaired."""
     assert data.test is not None
-    judged = examine(model, train=data.train, test=data.test, repair=True)
+    (judged,) = evaluate_many([model], train=data.train, test=data.test, repair=True)
     found, probe = judged.figures, judged.probe
     assert probe is not None
     both: dict[str, Any] = {"uses": found["repair"]["uses"]}

@@ -20,7 +20,7 @@ import numpy as np
 import dwmr
 from dwmr.data.collect import cached_benchmark
 from dwmr.data.transitions import Transitions
-from dwmr.evaluation import imagination_scores
+from dwmr.evaluation.evaluate import imagination_scores
 from dwmr.files import atomic_write_json
 from dwmr.reproduce.catalog import find_table
 

@@ -28,7 +28,7 @@ from torch.nn import functional as F
 import dwmr
 from dwmr.config import Config, Hyper
 from dwmr.data.collect import cached_benchmark
-from dwmr.evaluation import examine_many
+from dwmr.evaluation.evaluate import evaluate_many
 from dwmr.files import atomic_write_json
 from dwmr.models.encoders import CELLS
 from dwmr.reproduce.strong import STRONG
@@ -127,7 +127,7 @@ def trained(technique: str, config: Config, data: dwmr.Splits, seeds: list[int],
 
 def figures(runs: list[dwmr.Run], data: dwmr.Splits) -> list[dict[str, float]]:
     assert data.val is not None
-    examined = examine_many([run.model for run in runs], train=data.train, test=data.val, rollout=data.rollout)
+    examined = evaluate_many([run.model for run in runs], train=data.train, test=data.val, rollout=data.rollout)
     return [
         {
             "encoding": found["encoding"]["f1_true_labels"],

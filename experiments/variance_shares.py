@@ -19,7 +19,7 @@ import numpy as np
 
 import dwmr
 from dwmr.data.collect import cached_benchmark
-from dwmr.evaluation.variance import two_looks, variance_parts
+from dwmr.evaluation.variance import same_state_codes, variance_parts
 from dwmr.files import atomic_write_json
 from dwmr.reproduce.campaign import kept_or_trained
 
@@ -32,7 +32,7 @@ def shares(model: dwmr.WorldModel, data: dwmr.Splits, seed: int) -> dict[str, An
     """Percent of each live bit's variance that the state decides, the largest first."""
     assert data.val is not None
     codes, next_codes = (model.encode(images).cpu().numpy() for images in (data.val.obs, data.val.next_obs))
-    parts = variance_parts(*two_looks(codes, next_codes, data.val.episode))
+    parts = variance_parts(*same_state_codes(codes, next_codes, data.val.episode))
     live = parts.state_share[~np.isnan(parts.state_share)]
     dead = len(parts.total) - len(live)
     return {"seed": seed, "dead": dead, "mean": float(live.mean()), "bits": np.sort(live)[::-1].round(2).tolist()}

@@ -11,8 +11,8 @@ __version__ = "0.1.0"
 from dwmr.config import Config
 from dwmr.data.transitions import Rollouts, Splits, Transitions, load_rollouts, load_splits, load_transitions
 from dwmr.errors import InputError, TrainingDiverged
-from dwmr.evaluation import evaluate
 from dwmr.evaluation.certificate import certify
+from dwmr.evaluation.evaluate import evaluate
 from dwmr.evaluation.repair import Repair
 from dwmr.models.world_model import WorldModel
 from dwmr.presets import preset

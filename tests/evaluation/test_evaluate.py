@@ -8,7 +8,7 @@ import pytest
 
 import dwmr
 from dwmr import InputError, Transitions, evaluate
-from dwmr.evaluation import examine, imagination_scores
+from dwmr.evaluation.evaluate import evaluate_many, imagination_scores
 from tests.evaluation.ring import PLACES, RIGHT, Stay, draw, ring_model, ring_rollouts, ring_transitions
 
 SCORES = {"f1", "f1_true_labels", "accuracy", "board_accuracy", "changed_cells_f1"}
@@ -76,9 +76,9 @@ def test_without_labels_the_label_free_part_stands_alone():
     assert report["rollout"]["4"] == {"bits": 100, "exact": 100, "copy_bits": 100, "copy_exact": 100}
 
 
-def test_the_examination_keeps_the_codes():
+def test_an_evaluation_keeps_the_codes():
     data = ring_transitions()
-    found = examine(ring_model(), train=data, test=data)
+    (found,) = evaluate_many([ring_model()], train=data, test=data)
     assert np.array_equal(found.codes.numpy(), data.obs.reshape(-1, 4) > 0)
     assert np.array_equal(found.next_codes.numpy(), data.next_obs.reshape(-1, 4) > 0)
     assert np.array_equal(found.predicted.numpy(), found.next_codes.numpy())

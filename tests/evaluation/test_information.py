@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from dwmr.evaluation.information import information, shared_dimensions
+from dwmr.evaluation.codes import information, shared_dimensions
 
 
 def all_codes(bits: int) -> np.ndarray:

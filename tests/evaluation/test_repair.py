@@ -62,7 +62,7 @@ def test_decoding_among_what_the_model_reaches():
     assert len(repair.reachable(np.array([True, False, False, False]), limit=2)) == 2
 
 
-def test_votes_add_the_two_looks():
+def test_votes_add_the_same_state_codes():
     random = np.random.default_rng(0)
     clean = ring_transitions(episodes=50, steps=20)
     shaded = [
@@ -209,7 +209,7 @@ def test_what_cannot_be_mended_is_refused():
         Repair(ring_model()).transitions(data)
     with pytest.raises(InputError, match="needs episodes"):
         Repair.measured(ring_model(), data)
-    with pytest.raises(InputError, match="repair needs episodes, and test does not say"):
+    with pytest.raises(InputError, match="repair needs episodes, but test does not say"):
         evaluate(ring_model(), train=ring_transitions(episodes=2), test=data, repair=True)
     with pytest.raises(InputError, match="at least one candidate"):
         Repair(ring_model(), candidates=0)

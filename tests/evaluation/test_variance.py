@@ -1,10 +1,10 @@
-"""A bit's variance, taken apart into state and drawing."""
+"""The variance of a bit, split into state and rendering."""
 
 import numpy as np
 import pytest
 
 from dwmr import InputError
-from dwmr.evaluation.variance import same_state_pairs, two_looks, variance_parts, variance_parts_by_state
+from dwmr.evaluation.variance import same_state_codes, same_state_pairs, variance_parts
 
 
 def test_by_hand():
@@ -21,46 +21,25 @@ def test_by_hand():
 
 @pytest.mark.parametrize("wrong", [0.0, 0.05, 0.2, 0.5])
 def test_misread_bits_against_theory(wrong):
-    """A fair bit of the state that each look flips with probability e has covariance (1 − 2e)² / 4 between looks."""
+    """A fair bit of the state that each frame flips with probability e has covariance (1 − 2e)² / 4."""
     random = np.random.default_rng(0)
     state = random.random((200_000, 1)) < 0.5
-    looks = [state ^ (random.random(state.shape) < wrong) for _ in range(2)]
-    parts = variance_parts(*looks)
+    codes = [state ^ (random.random(state.shape) < wrong) for _ in range(2)]
+    parts = variance_parts(*codes)
     assert parts.state_share[0] == pytest.approx(100 * (1 - 2 * wrong) ** 2, abs=0.8)
     assert parts.state + parts.rendering == pytest.approx(parts.total)
-
-
-def test_labels_give_the_same_parts():
-    random = np.random.default_rng(1)
-    states = np.repeat(random.integers(0, 50, (20_000, 1)), 2, axis=0)
-    codes = (states % 2 == np.array([0, 1])) ^ (random.random((len(states), 2)) < [0.1, 0.0])
-    by_looks = variance_parts(codes[::2], codes[1::2])
-    by_state = variance_parts_by_state(codes, states)
-    assert by_state.state_share == pytest.approx(by_looks.state_share, abs=2)
-    assert by_state.state_share[1] == pytest.approx(100)
-    assert by_state.state_share[0] == pytest.approx(64, abs=2)
-
-
-def test_states_seen_once_say_nothing_of_their_drawing():
-    values = np.array([[0.0], [1.0], [1.0], [0.0], [1.0]])
-    states = np.array([[0], [0], [1], [1], [2]])
-    parts = variance_parts_by_state(values, states)
-    assert parts.rendering.tolist() == [0.5]  # within each state, with n − 1
-    assert parts.total.tolist() == [0.25]
-    with pytest.raises(InputError, match="no state occurs twice"):
-        variance_parts_by_state(values, np.arange(5)[:, None])
 
 
 def test_pairs_are_inside_an_episode():
     assert same_state_pairs(np.array([0, 0, 0, 1, 1, 2])).tolist() == [0, 1, 3]
     assert same_state_pairs(None).tolist() == []
     codes, after = np.arange(4)[:, None], 10 + np.arange(4)[:, None]
-    one, other = two_looks(codes, after, np.array([0, 0, 1, 1]))
+    one, other = same_state_codes(codes, after, np.array([0, 0, 1, 1]))
     assert one.tolist() == [[10], [12]]
     assert other.tolist() == [[1], [3]]
 
 
 @pytest.mark.parametrize("shapes", [((2, 3), (3, 3)), ((0, 3), (0, 3)), ((3,), (3,))])
-def test_looks_that_do_not_match_are_refused(shapes):
-    with pytest.raises(InputError, match="two looks"):
+def test_codes_that_do_not_match_are_refused(shapes):
+    with pytest.raises(InputError, match="both codes"):
         variance_parts(*(np.zeros(shape) for shape in shapes))

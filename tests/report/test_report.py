@@ -12,7 +12,7 @@ import torch
 import dwmr
 from dwmr.data.collect import make_rollouts, make_transitions
 from dwmr.errors import InputError
-from dwmr.evaluation import examine
+from dwmr.evaluation.evaluate import evaluate_many
 from dwmr.models.checkpoint import read_info
 from dwmr.plotting.pictures import to_picture
 from dwmr.report import grids, save_preview, write_report
@@ -50,9 +50,9 @@ def runs(data, tmp_path_factory):
 def report(run, train, test, path, repair=False, **options):
     model = dwmr.WorldModel.load(run, device="cpu")
     rollout = make_rollouts("iceslider", 4)
-    examination = examine(model, train=train, test=test, rollout=rollout, horizon=10, repair=repair)
+    (evaluation,) = evaluate_many([model], train=train, test=test, rollout=rollout, horizon=10, repair=repair)
     parts = {"model": model, "info": read_info(run), "metrics": read_metrics(run), "test": test}
-    write_report(path, examination=examination, **(parts | options))
+    write_report(path, evaluation=evaluation, **(parts | options))
     return path.read_text()
 
 
@@ -153,9 +153,9 @@ def test_the_examination_of_other_data_is_refused(data, runs, tmp_path):
     train, test = data
     run, path = runs("dwmr"), tmp_path / "report.html"
     model = dwmr.WorldModel.load(run, device="cpu")
-    examination = examine(model, train=train, test=test)
+    (evaluation,) = evaluate_many([model], train=train, test=test)
     with pytest.raises(InputError, match="100"):
-        write_report(path, model=model, info=read_info(run), metrics=[], examination=examination, test=test[:100])
+        write_report(path, model=model, info=read_info(run), metrics=[], evaluation=evaluation, test=test[:100])
     assert not path.exists()
 
 
@@ -170,12 +170,12 @@ def test_other_shapes(dead, tmp_path):
     config = dwmr.preset("generic/dwmr", bits=300, epochs=1, batch_size=20, triplets=10, high=300)
     dwmr.train(config, train=test, out=run, device="cpu", progress=False)
     model = dwmr.WorldModel.load(run, device="cpu")
-    examination = examine(model, train=test, test=test)
+    (evaluation,) = evaluate_many([model], train=test, test=test)
     if dead:
-        same = torch.zeros_like(examination.codes)
-        examination = dataclasses.replace(examination, codes=same, next_codes=same, predicted=same)
+        same = torch.zeros_like(evaluation.codes)
+        evaluation = dataclasses.replace(evaluation, codes=same, next_codes=same, predicted=same)
     path = tmp_path / "report.html"
-    write_report(path, model=model, info=read_info(run), metrics=[], examination=examination, test=test)
+    write_report(path, model=model, info=read_info(run), metrics=[], evaluation=evaluation, test=test)
     page = path.read_text()
     assert Balance(page).sections == (LABEL_FREE | {"scores", "confusion"}) - {"rollouts"}
     assert "256 of 300 bits" in page

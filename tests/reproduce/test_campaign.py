@@ -15,7 +15,8 @@ import torch
 
 import dwmr
 from dwmr.errors import InputError, TrainingDiverged
-from dwmr.evaluation import examine_many, probes
+from dwmr.evaluation import probes
+from dwmr.evaluation.evaluate import evaluate_many
 from dwmr.presets import PRESETS, preset
 from dwmr.reproduce import campaign
 from dwmr.reproduce.catalog import find_table
@@ -53,7 +54,7 @@ def test_a_run_is_what_training_and_evaluation_give(reference):
     stored = json.loads(run_file(reference, cell, 1).read_text())
     splits = dwmr.load_splits(Path(os.environ["DWMR_CACHE"]) / "data" / "8puzzle")
     model = dwmr.train(cell.config, train=splits.train, seed=1, device="cpu", progress=False).model
-    (found,) = examine_many([model], train=splits.train, test=splits.test)
+    (found,) = evaluate_many([model], train=splits.train, test=splits.test)
     assert stored["figures"] == json.loads(json.dumps(found.figures))
     assert set(stored["figures"]) == {"encoding", "imagination", "baselines", "codes"}
     assert dwmr.Config.from_dict(stored["config"]) == cell.config
@@ -70,7 +71,7 @@ def test_models_are_kept_when_asked_for(tmp_path):
     assert run(tmp_path, "dwmr,8puzzle", models=tmp_path / "models")
     splits = dwmr.load_splits(Path(os.environ["DWMR_CACHE"]) / "data" / "8puzzle")
     model = campaign.kept_or_trained("8puzzle/dwmr", 1, splits.train, "cpu", tmp_path / "models")
-    (found,) = examine_many([model], train=splits.train, test=splits.test)
+    (found,) = evaluate_many([model], train=splits.train, test=splits.test)
     stored = json.loads(run_file(tmp_path, cell, 1).read_text())
     assert stored["figures"] == json.loads(json.dumps(found.figures))
     with pytest.raises(InputError, match="cannot be trained further"):

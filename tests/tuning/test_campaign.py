@@ -15,7 +15,8 @@ import pytest
 import dwmr
 from dwmr import InputError, Splits
 from dwmr.cli import tables
-from dwmr.evaluation import imagination_scores, probes
+from dwmr.evaluation import probes
+from dwmr.evaluation.evaluate import imagination_scores
 from dwmr.presets import start_values
 from dwmr.tuning import campaign as running
 from dwmr.tuning import halving, spaces, tune

@@ -33,7 +33,7 @@ from dwmr.config import option_names
 from dwmr.data import collect as benchmarks
 from dwmr.data.transitions import Transitions, load_splits
 from dwmr.errors import InputError, TrainingDiverged
-from dwmr.evaluation import examine
+from dwmr.evaluation.evaluate import evaluate_many
 from dwmr.models.checkpoint import checkpoint_digest, save_model
 from dwmr.models.world_model import resolve_device
 from dwmr.presets import PRESETS, TUNED, preset
@@ -214,8 +214,8 @@ def evaluate(
         if report.is_dir() or not report.name:
             raise InputError(f"--report names a file to write, got {str(report)!r}")
     info, model, splits, test = open_run(run, data, split, device)
-    found = examine(
-        model,
+    (found,) = evaluate_many(
+        [model],
         train=splits.train,
         test=test,
         rollout=splits.rollout,
@@ -232,7 +232,7 @@ def evaluate(
             info=info,
             metrics=read_metrics(run),
             model=model,
-            examination=found,
+            evaluation=found,
             test=test,
             certificate=certificate(model, test, splits.rollout, horizon=horizon, seed=seed),
         )

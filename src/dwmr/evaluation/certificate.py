@@ -10,12 +10,11 @@ import numpy as np
 
 from dwmr.data.transitions import Rollouts, Transitions
 from dwmr.errors import InputError
-from dwmr.evaluation.codes import code_health, confusions
+from dwmr.evaluation.codes import code_health, confusions, information
 from dwmr.evaluation.drift import along_rollouts, along_transitions, follow
-from dwmr.evaluation.information import information
+from dwmr.evaluation.stability import NOISE, noise_stability, redrawn_share, redrawn_states
 from dwmr.evaluation.true_graph import StateGraph, compare_graphs
 from dwmr.evaluation.verdicts import answers, summary
-from dwmr.evaluation.view_agreement import NOISE, noise_stability, redrawn_share, redrawn_states
 from dwmr.models.callables import Encode, Predict, as_bits, keys
 
 __all__ = ["StateGraph", "certify"]
@@ -41,7 +40,7 @@ def certify(
     collisions, splits      with labels: see `dwmr.evaluation.codes.confusions`
     redrawn                 pairs of frames of one state whose pixels differ, or None where no episodes are named
     redrawn_states          with labels: frames whose state is also shown by another picture
-    information             how much the code can say, see `dwmr.evaluation.information`
+    information             how much the code can say, see `dwmr.evaluation.codes.information`
     noise                   {standard deviation: {same_code, same_bits}} when pixel noise is added to a frame
     drift                   {steps: {bits, exact, known, known_seen, episodes}} along ``rollouts``, or without them
                             along the transitions' episodes, see `dwmr.evaluation.drift`

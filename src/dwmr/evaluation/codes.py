@@ -1,4 +1,4 @@
-"""The health of a code, most of it without labels."""
+"""The health of a code: dead bits, stability, collisions, information. Most of it needs no labels."""
 
 from __future__ import annotations
 
@@ -6,34 +6,38 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from dwmr.evaluation.variance import two_looks, variance_parts
+from dwmr.evaluation.variance import same_state_codes, variance_parts
 from dwmr.models.agreement import agreement
 
 
 def code_health(
     codes: np.ndarray, next_codes: np.ndarray, predicted: np.ndarray, episode: np.ndarray | None
 ) -> dict[str, Any]:
-    """Label-free health, from codes bool (N, K) of the frames, of the next frames, and as predicted from the former.
-
-    In percent, unless said otherwise:
+    """Label-free health of a code, in percent unless a count is named.
 
     bits             K (count)
-    dead             bits that never change over the frames (count)
-    duplicate        bits that equal, or are the complement of, an earlier live bit on every frame (count)
-    flips_mean       bits that an action flips (mean count)
-    exact_next       transitions whose whole next code is predicted rightly
-    bits_next        bits of the next code predicted rightly
-    exact_changed    the same as exact_next where the code changes, or None where it never does
-    same_code        pairs of frames of one state (next_obs[t] and obs[t+1] of an episode) with the same code, or None
-                     where the transitions name no episodes
+    dead             bits that never change (count)
+    duplicate        bits that equal an earlier live bit, or its complement, on every frame (count)
+    flips_mean       bits flipped by an action (mean count)
+    exact_next       transitions whose whole next code is predicted correctly
+    bits_next        bits of the next code predicted correctly
+    exact_changed    exact_next over the transitions that change the code; None if none does
+    same_code        pairs of frames of one state (next_obs[t] and obs[t + 1] of an episode) with the same code; None
+                     without episodes
     same_bits        bits that agree in those pairs, or None
-    state_share      of a bit's variance over those pairs, the part that the state and not its drawing decides: mean
-                     over the live bits, or None; see `variance.variance_parts`
+    state_share      share of a bit's variance that the state explains, see `variance.variance_parts`: mean over the
+                     live bits, or None
     state_share_min  the same of the worst live bit, or None
+
+    Args:
+        codes: bool (N, K), the codes of the frames
+        next_codes: bool (N, K), the codes of the next frames
+        predicted: bool (N, K), the next codes predicted from ``codes``
+        episode: integers (N,), or None
     """
-    everything = np.concatenate([codes, next_codes])
-    dead, duplicate = _dead_and_duplicate(everything)
+    dead, duplicate = _dead_and_duplicate(np.concatenate([codes, next_codes]))
     health: dict[str, Any] = {
         "bits": codes.shape[1],
         "dead": dead,
@@ -45,18 +49,18 @@ def code_health(
     changed = (codes != next_codes).any(1)
     if changed.any():
         health["exact_changed"] = 100 * float((predicted == next_codes)[changed].all(1).mean())
-    one, other = two_looks(codes, next_codes, episode)
-    if len(one):
-        health["same_code"] = 100 * float((one == other).all(1).mean())
-        health["same_bits"] = 100 * float((one == other).mean())
-        shares = variance_parts(one, other).state_share
+    first, second = same_state_codes(codes, next_codes, episode)
+    if len(first):
+        health["same_code"] = 100 * float((first == second).all(1).mean())
+        health["same_bits"] = 100 * float((first == second).mean())
+        shares = variance_parts(first, second).state_share
         if not np.isnan(shares).all():
             health |= {"state_share": float(np.nanmean(shares)), "state_share_min": float(np.nanmin(shares))}
     return health
 
 
 def confusions(codes: np.ndarray, states: np.ndarray) -> dict[str, float]:
-    """Where codes and states, both (N, …), are not one to one, in percent of the frames.
+    """Where codes (N, K) and states (N, …) are not one to one, in percent of the frames.
 
     collisions  frames whose code also stands for another state
     splits      frames whose state also has another code
@@ -65,26 +69,74 @@ def confusions(codes: np.ndarray, states: np.ndarray) -> dict[str, float]:
     return {"collisions": share_with_others(state, code), "splits": share_with_others(code, state)}
 
 
-def share_with_others(names: np.ndarray, things: np.ndarray) -> float:
-    """Percent of the entries, numbers (N,) each, whose thing also stands under another name."""
-    pairs = np.unique(np.stack([names, things], axis=1), axis=0)
-    names_of_thing = np.bincount(pairs[:, 1])
-    return 100 * float((names_of_thing[things] > 1).mean())
+def information(codes: np.ndarray) -> dict[str, float | int]:
+    """How much information codes bool (N, K) carry.
+
+    frames         N
+    distinct       number of different codes
+    code_entropy   entropy of the codes, in bits; at most log2 N
+    bit_entropy    sum of the entropies of the single bits, in bits: an upper bound, reached by independent bits
+    participation  (Σλ)² / Σλ² over the eigenvalues λ of the covariance, an effective number of independent bits: K if
+                   all vary equally and independently, 1 if all move together
+    rank           number of eigenvalues that are not zero: live bits without linear repetitions
+    """
+    count = len(codes)
+    times = np.bincount(identify(np.packbits(codes, axis=1)))
+    rates = codes.mean(0)
+    eigenvalues = np.linalg.eigvalsh(np.atleast_2d(np.cov(codes.T.astype(float), bias=True)))
+    squares = float((eigenvalues**2).sum())
+    return {
+        "frames": count,
+        "distinct": len(times),
+        "code_entropy": float(_entropy(times / count).sum()),
+        "bit_entropy": float((_entropy(rates) + _entropy(1 - rates)).sum()),
+        "participation": float(eigenvalues.sum() ** 2 / squares) if squares > 0 else 0.0,
+        "rank": int((eigenvalues > 1e-9 * max(float(eigenvalues.max()), 1e-9)).sum()),
+    }
 
 
-def _dead_and_duplicate(codes: np.ndarray) -> tuple[int, int]:
-    live = codes[:, codes.any(0) & ~codes.all(0)]
-    # A bit and its complement carry the same information: compare them with the first frame's value made 0.
-    columns = np.packbits((live ^ live[:1]).T, axis=1)
-    return codes.shape[1] - live.shape[1], len(columns) - len(np.unique(columns, axis=0))
+def shared_dimensions(first: Tensor, second: Tensor) -> float:
+    """How many independent directions two codes (N, K) of the same states share, from 0 to K.
+
+    This is Σρ² over their canonical correlations ρ. Between predicted and encoded next codes it rewards bits that carry
+    information (a constant or repeated bit adds nothing) and that can be predicted (noise adds nothing).
+    """
+
+    def whitened(code: Tensor) -> Tensor:
+        centred = code.double() - code.double().mean(0)
+        values, vectors = torch.linalg.eigh(centred.T @ centred / len(centred))
+        live = values > 1e-6
+        return centred @ (vectors[:, live] / values[live].sqrt())
+
+    return float((whitened(first).T @ whitened(second) / len(first)).square().sum())
+
+
+def share_with_others(names: np.ndarray, items: np.ndarray) -> float:
+    """Percent of the entries, numbers (N,) each, whose item also has another name."""
+    pairs = np.unique(np.stack([names, items], axis=1), axis=0)
+    names_per_item = np.bincount(pairs[:, 1])
+    return 100 * float((names_per_item[items] > 1).mean())
 
 
 def identify(rows: np.ndarray) -> np.ndarray:
-    """A number for each row of (N, …), equal for equal rows."""
+    """A number for each row of (N, …); equal rows get equal numbers."""
     packed = np.ascontiguousarray(rows.reshape(len(rows), -1))
     keys = packed.view(np.dtype((np.void, packed.dtype.itemsize * packed.shape[1]))).ravel()
     return np.unique(keys, return_inverse=True)[1].ravel()
 
 
-def to_numpy(codes: torch.Tensor) -> np.ndarray:
+def to_numpy(codes: Tensor) -> np.ndarray:
     return codes.detach().cpu().numpy()
+
+
+def _dead_and_duplicate(codes: np.ndarray) -> tuple[int, int]:
+    live = codes[:, codes.any(0) & ~codes.all(0)]
+    # A bit and its complement carry the same information, so each is compared with its value on the first frame.
+    columns = np.packbits((live ^ live[:1]).T, axis=1)
+    return codes.shape[1] - live.shape[1], len(columns) - len(np.unique(columns, axis=0))
+
+
+def _entropy(probs: np.ndarray) -> np.ndarray:
+    """−p log2 p of each probability, 0 at 0 (without a negative zero)."""
+    known = np.where(probs > 0, probs, 1.0)
+    return np.abs(probs * np.log2(known))

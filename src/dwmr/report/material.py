@@ -8,8 +8,8 @@ import numpy as np
 
 from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError
-from dwmr.evaluation import Examination
 from dwmr.evaluation.codes import to_numpy
+from dwmr.evaluation.evaluate import Evaluation
 
 
 @dataclass(frozen=True)
@@ -37,26 +37,26 @@ class Material:
     boards: Boards | None
 
 
-def gather(examination: Examination, test: Transitions) -> Material:
-    if len(test) != len(examination.codes):
-        raise InputError(f"the examination has {len(examination.codes)} transitions, the test split {len(test)}")
-    probe = examination.probe
+def gather(evaluation: Evaluation, test: Transitions) -> Material:
+    if len(test) != len(evaluation.codes):
+        raise InputError(f"the evaluation has {len(evaluation.codes)} transitions, the test split {len(test)}")
+    probe = evaluation.probe
     boards = None
     if probe is not None and test.state is not None and test.next_state is not None:
         boards = Boards(
             now=np.asarray(test.state).reshape(len(test), -1),
             then=np.asarray(test.next_state).reshape(len(test), -1),
-            read_now=probe.read(examination.codes),
-            read_then=probe.read(examination.next_codes),
-            imagined=probe.read(examination.predicted),
+            read_now=probe.read(evaluation.codes),
+            read_then=probe.read(evaluation.next_codes),
+            imagined=probe.read(evaluation.predicted),
             shape=test.state.shape[1:],
             n_classes=probe.n_classes,
             grid_probe=probe.kind == "grid",
         )
     return Material(
         actions=np.asarray(test.actions),
-        codes=to_numpy(examination.codes),
-        next_codes=to_numpy(examination.next_codes),
-        predicted=to_numpy(examination.predicted),
+        codes=to_numpy(evaluation.codes),
+        next_codes=to_numpy(evaluation.next_codes),
+        predicted=to_numpy(evaluation.predicted),
         boards=boards,
     )

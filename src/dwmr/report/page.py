@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dwmr.data.transitions import Transitions
-from dwmr.evaluation import Examination
+from dwmr.evaluation.evaluate import Evaluation
 from dwmr.files import atomic_write_text
 from dwmr.models.checkpoint import RunInfo
 from dwmr.models.world_model import WorldModel
@@ -24,33 +24,35 @@ def write_report(
     model: WorldModel,
     info: RunInfo,
     metrics: Sequence[Mapping[str, Any]],
-    examination: Examination,
+    evaluation: Evaluation,
     test: Transitions,
     certificate: Mapping[str, Any] | None = None,
     title: str | None = None,
 ) -> None:
     """Write a page about a run: scores, training, bits, single transitions, roll-outs, configuration.
 
-    ``examination`` is `dwmr.evaluation.examine` of ``model`` on ``test``; ``certificate`` is `dwmr.certify` of it, if
-    it is to be shown; ``title`` is the preset's name if not given.
+    Args:
+        evaluation: `evaluate_many` of ``model`` on ``test``
+        certificate: `dwmr.certify` of the model, if the page is to show it
+        title: the preset's name if not given
 
     Raises:
-        InputError: matplotlib is not installed, or the examination is not of this test split; nothing was written.
+        InputError: matplotlib is not installed, or the evaluation is not of this test split; nothing was written.
     """
-    atomic_write_text(path, render(model, info, metrics, examination, test, certificate, title or info.config.name))
+    atomic_write_text(path, render(model, info, metrics, evaluation, test, certificate, title or info.config.name))
 
 
 def render(
     model: WorldModel,
     info: RunInfo,
     metrics: Sequence[Mapping[str, Any]],
-    examination: Examination,
+    evaluation: Evaluation,
     test: Transitions,
     certificate: Mapping[str, Any] | None,
     title: str,
 ) -> str:
-    material = gather(examination, test)
-    scores = examination.figures
+    material = gather(evaluation, test)
+    scores = evaluation.figures
     parts = list(_sections(model, info, metrics, scores, test, material, certificate))
     links = element("nav", *(element("a", part.title, href=f"#{part.anchor}") for part in parts))
     header = element(

@@ -23,7 +23,7 @@ from dwmr.config import Config
 from dwmr.data.collect import cached_benchmark
 from dwmr.data.transitions import Splits, Transitions, load_splits
 from dwmr.errors import InputError, TrainingDiverged
-from dwmr.evaluation import examine_many
+from dwmr.evaluation.evaluate import evaluate_many
 from dwmr.models.checkpoint import info_of, save_model
 from dwmr.models.world_model import WorldModel, resolve_device
 from dwmr.reproduce.cells import Cell, Table
@@ -232,7 +232,7 @@ class _Maker:
         if self.models is not None:
             _keep_models(runs, self.models / group.key, splits.train)
         told = {"train": splits.train, "test": splits.test, "rollout": splits.rollout}
-        found = iter(examine_many([each.model for each in runs], **told) if runs else [])  # type: ignore[arg-type]
+        found = iter(evaluate_many([each.model for each in runs], **told) if runs else [])  # type: ignore[arg-type]
         judged = time.perf_counter()
         seconds = {"loading": loaded - started, "training": trained - loaded, "evaluation": judged - trained}
         return [

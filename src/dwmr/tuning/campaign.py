@@ -37,7 +37,7 @@ from dwmr import progress as progress_bars
 from dwmr.config import Config
 from dwmr.data.transitions import Splits, Transitions
 from dwmr.errors import InputError, TrainingDiverged, unknown
-from dwmr.evaluation import imagination_scores
+from dwmr.evaluation.evaluate import imagination_scores
 from dwmr.models.world_model import resolve_device
 from dwmr.presets import start_values
 from dwmr.training.trainer import check_choices, train_many
@@ -91,7 +91,7 @@ def tune(
     """Tune a preset, or go on with the campaign in the journal ``storage``; returns what is known at the end.
 
     ``settings`` fixes options; those are not searched. ``select`` is what counts: "imagination", the paper's F1, for
-    which the data must be labelled, or "shared", `dwmr.evaluation.information.shared_dimensions`, for any data.
+    which the data must be labelled, or "shared", `dwmr.evaluation.codes.shared_dimensions`, for any data.
     ``budget`` ends the call in order before so many seconds have passed; the same call then goes on. Runs in training
     are kept in ``scratch``, by default beside the journal.
 
