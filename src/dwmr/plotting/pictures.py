@@ -27,18 +27,13 @@ def save_preview(transitions: Transitions, path: str | Path) -> None:
         InputError: matplotlib is not installed.
     """
     count = min(PREVIEWED, len(transitions))
-    figure = new_figure(1.5 * count, 3.5)
-    axes = figure.subplots(2, count, squeeze=False)
+    figure, axes = image_axes(2, count, 1.5 * count, 3.5)
     for column, index in enumerate(np.linspace(0, len(transitions) - 1, count).astype(int)):
         above, below = axes[:, column]
         above.imshow(to_picture(transitions.obs[index]), interpolation="nearest")
         below.imshow(to_picture(transitions.next_obs[index]), interpolation="nearest")
         below.set_title(f"↓ action {transitions.actions[index]}", fontsize=9)
-        above.set_axis_off()
-        below.set_axis_off()
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    atomic_write_bytes(path, buffer.getvalue())
+    atomic_write_bytes(path, figure_png(figure))
 
 
 def to_picture(image: np.ndarray) -> np.ndarray:
@@ -60,6 +55,22 @@ def png_bytes(picture: np.ndarray) -> bytes:
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure of that many inches, known to no one but the caller."""
     return require_matplotlib().figure.Figure(figsize=(width, height), layout="constrained")
+
+
+def image_axes(rows: int, columns: int, width: float, height: float) -> tuple[Figure, np.ndarray]:
+    """A figure of that many inches, and its axes (rows, columns) for images: without frames and ticks."""
+    figure = new_figure(width, height)
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for axis in axes.flat:
+        axis.set_axis_off()
+    return figure, axes
+
+
+def figure_png(figure: Figure, dpi: int = 110) -> bytes:
+    """A figure as a PNG file; the same figure gives the same bytes."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
+    return buffer.getvalue()
 
 
 def require_matplotlib() -> ModuleType:
