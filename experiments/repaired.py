@@ -2,9 +2,7 @@
 
     python experiments/repaired.py
 
-For every run the figures of ``dwmr evaluate --repair``; and on IceSlider, whose levels are small, what decoding among
-the codes that the model reaches from an episode's first code makes of the later frames of the rollout episodes (boards
-of the first frame, as it is read, are not counted). Runs that are in the results file are not repeated; with
+For every run the figures of ``dwmr evaluate --repair``. Runs that are in the results file are not repeated; with
 --models FOLDER, models that `dwmr reproduce … --models FOLDER` kept are not trained again.
 """
 
@@ -15,12 +13,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import dwmr
 from dwmr.data.collect import cached_benchmark
 from dwmr.evaluation.evaluate import evaluate_many
-from dwmr.evaluation.probes import Probe
 from dwmr.files import atomic_write_json
 from dwmr.models.world_model import WorldModel
 from dwmr.reproduce.campaign import kept_or_trained
@@ -31,35 +26,17 @@ BOARDS = {"": "f1", "true_f1_": "f1_true_labels", "board_": "board_accuracy"}  #
 CODES = ("exact_next", "same_code")
 
 
-def among_reachable(model: WorldModel, rollout: dwmr.Rollouts, probe: Probe) -> dict[str, float]:
-    """Boards read rightly from single frames, and from the nearest of the codes that the first frame's code reaches."""
-    assert rollout.state is not None
-    repair, sizes, plain, decoded = dwmr.Repair(model), [], [], []
-    for frames, states, length in zip(rollout.obs, rollout.state, rollout.length):
-        last = sum(horizon <= length for horizon in rollout.horizons)
-        codes, boards = model.encode(frames[:last]), states[1:last].reshape(last - 1, -1)
-        reached = repair.reachable(codes[0])
-        sizes.append(len(reached))
-        plain.append((probe.read(codes[1:]) == boards).all(1))
-        decoded.append((probe.read(repair.decode(frames[1:last], reached)) == boards).all(1))
-    right = [100 * float(np.concatenate(part).mean()) for part in (plain, decoded)]
-    return {"boards": right[0], "boards_decoded": right[1], "codes_reached": float(np.median(sizes))}
-
-
-def figures(model: WorldModel, data: dwmr.Splits, small_levels: bool) -> dict[str, Any]:
+def figures(model: WorldModel, data: dwmr.Splits) -> dict[str, Any]:
     """Every figure twice, plain and repaired."""
     assert data.test is not None
     (judged,) = evaluate_many([model], train=data.train, test=data.test, repair=True)
-    found, probe = judged.figures, judged.probe
-    assert probe is not None
+    found = judged.figures
     both: dict[str, Any] = {"uses": found["repair"]["uses"]}
     for part in ("encoding", "imagination"):
         for ending in ("", "_repaired"):
             both |= {f"{name}{part}{ending}": found[part + ending][place] for name, place in BOARDS.items()}
     for name in CODES:
         both |= {name + ending: found["codes"][name + ending] for ending in ("", "_repaired")}
-    if data.rollout is not None and small_levels:
-        both["among_reachable"] = among_reachable(model, data.rollout, probe)
     return both
 
 
@@ -81,7 +58,7 @@ def main() -> None:
             if str(seed) in entry["runs"]:
                 continue
             model = kept_or_trained(preset, seed, data.train, given.device, given.models)
-            found = figures(model, data, preset.startswith("iceslider")) | {"machine": machine_words(model.device)}
+            found = figures(model, data) | {"machine": machine_words(model.device)}
             entry["runs"][str(seed)] = found
             atomic_write_json(given.out, results)
             print(preset, seed, json.dumps(found), flush=True)

@@ -1,4 +1,4 @@
-"""Certificates of models whose faults are known: a ring of four lights, drawn and predicted rightly or not."""
+"""Certificates of models whose faults are known: a ring of four lights, encoded and predicted correctly or not."""
 
 import dataclasses
 import json
@@ -8,10 +8,10 @@ import pytest
 
 from dwmr import certify
 from dwmr.errors import InputError
-from dwmr.evaluation.verdicts import NO, NOT_TESTED, PARTLY, QUESTIONS, YES, answers, summary, trusted_steps
+from dwmr.evaluation.verdicts import NO, NOT_TESTED, PARTLY, QUESTIONS, YES, answers, correct_steps, summary
 from tests.evaluation.ring import LEFT, RIGHT, ring_rollouts, ring_transitions
 
-ALWAYS = {"bits", "noise", "next", "real"}
+ALWAYS = {"bits", "noise", "next", "known"}
 
 
 def encode(images):
@@ -22,7 +22,7 @@ def predict(codes, actions):
     return np.where(actions[:, None] == RIGHT, np.roll(codes, 1, axis=1), np.roll(codes, -1, axis=1))
 
 
-def told(certificate):
+def answer_of(certificate):
     return {each["name"]: each["answer"] for each in certificate["verdicts"]}
 
 
@@ -35,61 +35,61 @@ def redrawn(data):
     )
 
 
-def test_a_perfect_model_of_a_world_drawn_afresh():
+def test_a_perfect_model_of_a_world_that_redraws_its_states():
     data = redrawn(ring_transitions())
     found = certify(encode, predict, data, rollouts=ring_rollouts([[RIGHT] * 100] * 30, (0, 1, 10, 100)))
-    assert told(found) == {question.name: YES for question in QUESTIONS} | {"graph": NOT_TESTED}
+    assert answer_of(found) == {question.name: YES for question in QUESTIONS} | {"graph": NOT_TESTED}
     assert found["redrawn"] > 99
     assert (found["same_code"], found["state_share"], found["collisions"], found["splits"]) == (100, 100, 0, 0)
     assert found["drift"]["100"] == {"bits": 100, "exact": 100, "known": 100, "known_seen": 100, "episodes": 30}
-    assert found["summary"].startswith("Imagine up to 100 steps ahead, the longest that was tested.")
+    assert found["summary"].startswith("Roll-outs are reliable for 100 steps, the longest roll-out tested.")
     assert json.loads(json.dumps(found)) == found
 
 
-def test_without_labels_and_episodes_the_rest_stands_alone():
+def test_without_labels_and_episodes_the_other_questions_are_answered():
     data = dataclasses.replace(ring_transitions(labels=False), episode=None)
     found = certify(encode, predict, data)
-    assert {name for name, answer in told(found).items() if answer != NOT_TESTED} == ALWAYS
+    assert {name for name, answer in answer_of(found).items() if answer != NOT_TESTED} == ALWAYS
     assert "collisions" not in found
     assert found["redrawn"] is None
     assert list(found["drift"]) == ["1"]  # single transitions
-    assert found["summary"].startswith("Imagine one step ahead, the longest that was tested. Not tested: ")
+    assert found["summary"].startswith("Roll-outs are reliable for 1 step, the longest roll-out tested. Not tested: ")
 
 
 @pytest.mark.parametrize(("horizon", "answer"), [(20, NOT_TESTED), (100, YES)])
-def test_what_could_be_followed_a_little_way_only_is_not_condemned(horizon, answer):
+def test_short_roll_outs_do_not_fail_the_rollout_question(horizon, answer):
     found = certify(encode, predict, ring_transitions(episodes=30, steps=100), horizon=horizon)
     assert max(map(int, found["drift"])) == horizon
-    assert told(found)["lasting"] == answer
-    assert "Not to be trusted" not in found["summary"]
+    assert answer_of(found)["rollout"] == answer
+    assert "Failed" not in found["summary"]
 
 
-def test_codes_that_hardly_ever_recur_prove_nothing_of_imagined_ones():
+def test_known_is_not_tested_where_codes_hardly_repeat():
     found = certify(encode, predict, ring_transitions())
     rare = {step: entry | {"known": 0.0, "known_seen": 0.67, "episodes": 150} for step, entry in found["drift"].items()}
-    assert {each["name"]: each["answer"] for each in answers(found | {"drift": rare})}["real"] == NOT_TESTED
+    assert {each["name"]: each["answer"] for each in answers(found | {"drift": rare})}["known"] == NOT_TESTED
     often = {step: entry | {"known_seen": 22.0} for step, entry in rare.items()}
-    (real,) = (each for each in answers(found | {"drift": often}) if each["name"] == "real")
-    assert (real["answer"], real["figure"]) == (NO, 100)
+    (known,) = (each for each in answers(found | {"drift": often}) if each["name"] == "known")
+    assert (known["answer"], known["figure"]) == (NO, 100)
 
 
-def test_a_state_that_is_always_drawn_alike_cannot_have_two_codes():
+def test_splits_are_not_tested_where_states_are_never_redrawn():
     found = certify(encode, predict, ring_transitions())
     assert (found["splits"], found["redrawn_states"]) == (0, 0)
-    assert told(found)["splits"] == NOT_TESTED
+    assert answer_of(found)["splits"] == NOT_TESTED
     drawn = certify(encode, predict, redrawn(ring_transitions()))
     assert drawn["redrawn_states"] == 100
-    assert told(drawn)["splits"] == YES
+    assert answer_of(drawn)["splits"] == YES
 
 
-def test_what_is_always_drawn_alike_proves_no_stability():
+def test_stability_is_not_tested_where_states_are_never_redrawn():
     found = certify(encode, predict, ring_transitions())
     assert found["redrawn"] == 0
     assert found["same_code"] == 100
-    assert told(found)["redrawing"] == told(found)["state"] == NOT_TESTED
+    assert answer_of(found)["stability"] == answer_of(found)["state"] == NOT_TESTED
 
 
-def test_a_code_of_the_drawing_is_found_out():
+def test_a_code_that_depends_on_the_rendering_is_detected():
     def handwriting(images):
         pixels = images.reshape(len(images), 4).astype(int)
         return np.concatenate([pixels > 127, pixels.sum(1, keepdims=True) % 2 == 1], axis=1)
@@ -98,19 +98,19 @@ def test_a_code_of_the_drawing_is_found_out():
         return np.concatenate([predict(codes[:, :4], actions), codes[:, 4:]], axis=1)
 
     found = certify(handwriting, move, redrawn(ring_transitions()))
-    assert told(found)["redrawing"] == told(found)["state"] == told(found)["next"] == NO
-    assert told(found)["collisions"] == YES
-    assert told(found)["splits"] == NO
+    assert answer_of(found)["stability"] == answer_of(found)["state"] == answer_of(found)["next"] == NO
+    assert answer_of(found)["collisions"] == YES
+    assert answer_of(found)["splits"] == NO
     assert found["same_code"] == pytest.approx(50, abs=3)
     assert found["state_share_min"] == pytest.approx(0, abs=5)
     assert found["state_share"] == pytest.approx(80, abs=2)
 
 
-def test_collisions_are_found_out():
+def test_collisions_are_detected():
     found = certify(lambda images: encode(images)[:, :2], lambda codes, actions: codes, ring_transitions())
     # Places 2 and 3 both have the code 00.
     assert found["collisions"] == pytest.approx(50, abs=5)
-    assert told(found)["collisions"] == NO
+    assert answer_of(found)["collisions"] == NO
 
 
 @pytest.mark.parametrize("labels", [True, False])
@@ -119,10 +119,10 @@ def test_a_code_that_never_changes_proves_nothing(labels):
         return np.zeros((len(images), 4), dtype=bool)
 
     found = certify(constant, lambda codes, actions: codes, redrawn(ring_transitions(labels=labels)))
-    assert {name for name, answer in told(found).items() if answer == YES} == set()
-    assert told(found)["bits"] == NO
-    assert told(found)["collisions"] == (NO if labels else NOT_TESTED)
-    assert found["summary"].startswith("Every frame has the same code: this model says nothing.")
+    assert {name for name, answer in answer_of(found).items() if answer == YES} == set()
+    assert answer_of(found)["bits"] == NO
+    assert answer_of(found)["collisions"] == (NO if labels else NOT_TESTED)
+    assert found["summary"].startswith("Every frame has the same code: the model carries no information.")
 
 
 def test_drift_along_the_episodes_of_the_transitions():
@@ -130,13 +130,13 @@ def test_drift_along_the_episodes_of_the_transitions():
     found = certify(encode, lambda codes, actions: codes, seen)["drift"]
     assert list(found) == ["1", "2", "5", "10", "20"]
     places = np.concatenate([seen.next_state.reshape(10, 40), seen.state.reshape(10, 40)[:, :1]], axis=1)
-    # A light that stays is right where the walk is back where it began.
+    # Predicting no movement is correct where the walk is back at its first place.
     for step in (1, 2, 5, 10, 20):
         assert found[str(step)]["exact"] == pytest.approx(100 * np.mean(places[:, step - 1] == places[:, -1]))
         assert found[str(step)]["known"] == 100
 
 
-def test_imagined_codes_that_no_frame_has():
+def test_imagined_codes_that_belong_to_no_frame():
     def smear(codes, actions):
         moved = predict(codes, actions)
         return np.where(actions[:, None] == LEFT, codes | moved, moved)
@@ -144,7 +144,7 @@ def test_imagined_codes_that_no_frame_has():
     found = certify(encode, smear, ring_transitions())
     assert found["drift"]["20"]["known"] < 5
     assert found["drift"]["20"]["known_seen"] == 100
-    assert told(found)["real"] == NO
+    assert answer_of(found)["known"] == NO
 
 
 def test_long_episodes_are_cut_into_windows():
@@ -164,25 +164,25 @@ def test_noise_by_strength():
     with pytest.raises(InputError, match="got -1"):
         certify(encode, predict, ring_transitions(), noise=(0.05, -1))
     silent = certify(encode, predict, ring_transitions(), noise=())
-    assert told(silent)["noise"] == NOT_TESTED
+    assert answer_of(silent)["noise"] == NOT_TESTED
 
 
 @pytest.mark.parametrize(("shares", "steps"), [([100, 95, 94, 99], 2), ([94, 100, 100, 100], 0), ([95] * 4, 10)])
-def test_imagination_is_trusted_up_to_the_first_fall(shares, steps):
+def test_roll_outs_are_reliable_up_to_the_first_drop(shares, steps):
     drift = {str(step): {"exact": share} for step, share in zip((1, 2, 5, 10), shares)}
-    assert trusted_steps(drift) == steps
+    assert correct_steps(drift) == steps
 
 
 def test_the_summary_names_what_failed():
     found = certify(encode, lambda codes, actions: codes, ring_transitions())
     assert found["summary"] == summary(found)
-    assert "Do not rely on whole imagined codes" in found["summary"]
-    assert "Not to be trusted: next, lasting." in found["summary"]
-    assert "Not tested: redrawing, state, splits, graph." in found["summary"]
+    assert "Imagined codes are unreliable, even one step ahead." in found["summary"]
+    assert "Failed: next, rollout." in found["summary"]
+    assert "Not tested: stability, state, splits, graph." in found["summary"]
 
 
-def test_the_summary_tells_misread_frames_from_drift():
-    """Noise on the frames turns a light over now and then; imagination itself is perfect, or stands still."""
+def test_the_summary_blames_the_encoder_for_unstable_codes():
+    """Noise on the frames flips a light now and then; the predictor is perfect, or never moves."""
 
     def dazzled(images):
         return encode(images) ^ (images.reshape(len(images), 4) % 40 == 0)
@@ -190,12 +190,12 @@ def test_the_summary_tells_misread_frames_from_drift():
     data = redrawn(ring_transitions(episodes=200, steps=40))
     found = certify(dazzled, predict, data)
     assert found["same_code"] == pytest.approx(100 * (1 - 2 * 0.975 * 0.025) ** 4, abs=2)
-    assert "It is the frames that are read differently" in found["summary"]
+    assert "The encoder is the cause" in found["summary"]
     for reading in (dazzled, encode):
-        assert "read differently" not in certify(reading, lambda codes, actions: codes, data)["summary"]
+        assert "The encoder is the cause" not in certify(reading, lambda codes, actions: codes, data)["summary"]
 
 
-def test_every_threshold_is_reached_from_its_better_side():
+def test_thresholds_are_inclusive():
     for question in QUESTIONS:
         better = 1 if question.more_is_better else -1
         assert question.answer(question.yes) == YES
@@ -204,7 +204,7 @@ def test_every_threshold_is_reached_from_its_better_side():
         assert question.answer(question.partly - 1e-6 * better) == NO
 
 
-def test_answers_change_with_the_figure_alone():
+def test_answers_depend_only_on_the_figures():
     found = certify(encode, predict, ring_transitions())
     worse = {each["name"]: each for each in answers(found | {"exact_next": 90.0})}
     assert worse["next"]["answer"] == PARTLY

@@ -1,4 +1,4 @@
-"""The health of codes, counted by hand."""
+"""The health of codes, checked against counts by hand."""
 
 import numpy as np
 import pytest
@@ -44,24 +44,24 @@ def test_flips_and_agreement():
     assert figures["bits_next"] == 75
 
 
-def test_codes_that_do_not_change_are_no_proof_of_prediction():
+def test_exact_changed_ignores_codes_that_do_not_change():
     still, moving = bits("00", "01", "10", "11"), bits("00", "01", "10", "10")
     assert health(still, moving, predicted=still)["exact_next"] == 75
     assert health(still, moving, predicted=still)["exact_changed"] == 0
     assert health(still)["exact_changed"] is None
 
 
-def test_the_share_of_the_state_is_that_of_the_live_bits():
-    # Four pairs of looks, next_obs[t] and obs[t + 1]: the first bit is the drawing's, the second the state's.
+def test_state_share_is_taken_over_the_live_bits():
+    # Four pairs next_obs[t], obs[t + 1]: the first bit depends on the rendering, the second on the state.
     codes = bits("000", "000", "110", "100", "010")
     next_codes = bits("000", "010", "100", "110", "000")
-    looks = health(codes, next_codes, episode=np.zeros(5, int))
-    assert (looks["state_share"], looks["state_share_min"]) == (50, 0)
+    figures = health(codes, next_codes, episode=np.zeros(5, int))
+    assert (figures["state_share"], figures["state_share_min"]) == (50, 0)
     alone = health(bits("00", "00"), episode=np.zeros(2, int))
     assert (alone["state_share"], alone["state_share_min"], alone["same_code"]) == (None, None, 100)
 
 
-def test_same_code_looks_at_frames_of_one_state_inside_an_episode():
+def test_same_code_compares_frames_of_one_state_within_an_episode():
     codes, next_codes = bits("00", "01", "11", "10"), bits("01", "10", "00", "11")
     # Pairs next_obs[t], obs[t+1] of one episode: 01 = 01, and 00 ≠ 10 in one bit. 10, 11 is across the border.
     figures = health(codes, next_codes, episode=np.array([0, 0, 1, 1]))
@@ -82,7 +82,7 @@ def test_collisions_and_splits():
     assert confusions(bits("0", "0"), np.array([[3], [3]])) == {"collisions": 0, "splits": 0}
 
 
-def test_codes_longer_than_a_byte_are_told_apart():
+def test_codes_longer_than_a_byte():
     codes = np.zeros((20, 40), bool)
     codes[np.arange(20), np.arange(20) * 2] = True
     assert confusions(codes, np.arange(20).reshape(20, 1, 1)) == {"collisions": 0, "splits": 0}
@@ -130,10 +130,10 @@ def test_certify_takes_zeros_and_ones_of_any_kind(kind):
         (lambda x: np.full((len(x), 4), 0.5), lambda b, a: b, "codes must be Boolean, or numbers 0 and 1"),
         (lambda x: x > 0, lambda b, a: b, r"codes must have the shape \(N, K\), got \(320, 1, 1, 4\)"),
         (lambda x: x[:-1, 0, 0] > 0, None, r"\(N, K\) with N = 320, got \(319, 4\) and \(319, 4\)"),
-        (lambda x: x[:, 0, 0] > 0, lambda b, a: b[:, :2], r"it was given, \(320, 4\), got \(320, 2\)"),
+        (lambda x: x[:, 0, 0] > 0, lambda b, a: b[:, :2], r"its input, \(320, 4\), got \(320, 2\)"),
     ],
 )
-def test_certify_refuses_what_is_no_code(encode, predict, message):
+def test_certify_refuses_invalid_codes(encode, predict, message):
     with pytest.raises(InputError, match=message):
         certify(encode, predict, ring_transitions(episodes=8))
 

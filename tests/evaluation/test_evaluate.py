@@ -28,7 +28,7 @@ def test_a_perfect_model():
     assert json.loads(json.dumps(report)) == report
 
 
-def test_a_wrong_predictor_falls_to_the_copy_baseline():
+def test_a_predictor_that_never_moves_scores_as_the_copy_baseline():
     data = ring_transitions()
     report = evaluate(ring_model(Stay()), train=data, test=data)
     assert report["encoding"]["f1"] == 100
@@ -67,7 +67,7 @@ def test_the_majority_is_that_of_the_training_split():
     assert majority["accuracy"] == pytest.approx(100 * float((data.next_state == 0).mean()))
 
 
-def test_without_labels_the_label_free_part_stands_alone():
+def test_without_labels_only_the_label_free_part_is_returned():
     data, rollout = ring_transitions(labels=False), ring_rollouts([[RIGHT] * 4], (0, 1, 4))
     report = evaluate(ring_model(), train=data, test=data, rollout=rollout)
     assert set(report) == {"codes", "rollout"}
@@ -85,7 +85,7 @@ def test_an_evaluation_keeps_the_codes():
     assert np.array_equal(found.probe.read(found.codes), data.state)
 
 
-def test_stored_data_is_evaluated_as_it_lies(tmp_path):
+def test_stored_data_gives_the_same_figures(tmp_path):
     ring_transitions().save(tmp_path / "t")
     stored = dwmr.load_transitions(tmp_path / "t")
     data = ring_transitions()
@@ -101,12 +101,12 @@ def test_data_of_another_shape_is_refused():
         evaluate(ring_model(), train=dataclasses.replace(data, n_actions=3), test=data)
 
 
-def test_without_labels_in_the_test_split_the_label_free_part_stands_alone():
+def test_without_labels_in_the_test_split_only_the_label_free_part_is_returned():
     figures = evaluate(ring_model(), train=ring_transitions(), test=ring_transitions(labels=False))
     assert set(figures) == {"codes"}
 
 
-def test_the_scores_to_choose_by_are_those_of_evaluate():
+def test_imagination_scores_are_those_of_evaluate():
     data = ring_transitions()
     models, shared = [ring_model(), ring_model(Stay())], []
     for model, found in zip(models, imagination_scores(models, train=data, test=data[:100])):
@@ -120,10 +120,10 @@ def test_the_scores_to_choose_by_are_those_of_evaluate():
                 "exact_next": report["codes"]["exact_next"],
             }
         )
-    assert shared[0] > shared[1] + 0.5  # the model that stays foretells less
+    assert shared[0] > shared[1] + 0.5  # the model that never moves predicts less
 
 
-def test_without_labels_there_is_something_to_choose_by():
+def test_imagination_scores_without_labels():
     data = ring_transitions(labels=False)
     (found,) = imagination_scores([ring_model()], train=data, test=data[:100])
     assert set(found) == {"exact_next", "shared"}

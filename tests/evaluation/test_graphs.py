@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from dwmr import InputError, certify
-from dwmr.evaluation.certificate import StateGraph
 from dwmr.evaluation.level_graphs import level_graphs
-from dwmr.evaluation.true_graph import compare_graphs
+from dwmr.evaluation.true_graph import StateGraph, compare_graphs
 from dwmr.worlds import ice_slider, tiles
 from dwmr.worlds.grid_world import cell_of
 

@@ -47,7 +47,7 @@ def test_an_exclusive_or_is_a_bit_of_its_own_to_the_covariance_but_not_to_the_co
     assert (found["rank"], found["bit_entropy"], found["code_entropy"]) == (3, 3, 2)
 
 
-def test_shared_dimensions_count_what_can_be_foretold_and_says_something():
+def test_shared_dimensions_count_bits_that_are_predictable_and_informative():
     generator = torch.Generator().manual_seed(0)
     bits = torch.rand(4000, 6, generator=generator) > 0.5
     assert shared_dimensions(bits, bits) == pytest.approx(6)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dwmr import Transitions, evaluate
-from dwmr.evaluation.intervals import COVERAGE, LONGEST_UNIT, board_intervals, independent_units, resampled
+from dwmr.evaluation.intervals import COVERAGE, MAX_UNIT, board_intervals, independent_units, resampled
 from dwmr.evaluation.metrics import board_scores
 from dwmr.seeding import below, rng
 from tests.evaluation.ring import ring_model, ring_transitions
@@ -32,8 +32,8 @@ def test_without_labels_each_episode_is_a_unit():
 
 
 def test_a_long_walk_is_cut_into_pieces():
-    units = independent_units(walks([0], [2 * LONGEST_UNIT + 1]))
-    assert np.bincount(units).tolist() == [LONGEST_UNIT, LONGEST_UNIT, 1]
+    units = independent_units(walks([0], [2 * MAX_UNIT + 1]))
+    assert np.bincount(units).tolist() == [MAX_UNIT, MAX_UNIT, 1]
 
 
 def test_without_episodes_each_transition_is_a_unit():
@@ -43,7 +43,7 @@ def test_without_episodes_each_transition_is_a_unit():
 
 @pytest.fixture
 def readings():
-    """60 boards of 3 cells and 4 labels in 7 units, two thirds of the cells read rightly."""
+    """60 boards of 3 cells and 4 labels in 7 units, two thirds of the cells read correctly."""
     generator = rng(0, "readings")
     true, guess = below(generator, 4, (2, 60, 3))
     read = np.where(below(generator, 3, (60, 3)) > 0, true, guess)

@@ -14,7 +14,7 @@ from dwmr.data.transitions import Rollouts, Transitions
 from dwmr.errors import InputError
 from dwmr.evaluation.codes import code_health, confusions, shared_dimensions, to_numpy
 from dwmr.evaluation.intervals import board_intervals, independent_units
-from dwmr.evaluation.metrics import board_scores, confusion, macro_f1
+from dwmr.evaluation.metrics import board_scores
 from dwmr.evaluation.probes import Probe, fit_probes
 from dwmr.evaluation.repair import Repair
 from dwmr.evaluation.rollouts import rollout_scores
@@ -147,7 +147,7 @@ def evaluate_many(
 def imagination_scores(
     models: Sequence[WorldModel], *, train: Transitions, test: Transitions, seed: int = 0
 ) -> list[dict[str, float]]:
-    """The few figures needed to choose among models, in percent, without the rest of the work of `evaluate`.
+    """The few figures of `evaluate` needed to choose among models, in percent.
 
     encoding, imagination  the paper's F1
     true_labels            the F1 of imagination over the true labels
@@ -156,22 +156,18 @@ def imagination_scores(
 
     Without labels only the last two are returned.
     """
-    probes, labels = _probes_and_labels(models, train, test, seed)
-    obs, next_obs = _on_device(test.obs, models[0]), _on_device(test.next_obs, models[0])
     results = []
-    for model, probe in zip(models, probes):
-        codes, actual = model.encode(obs), model.encode(next_obs)
-        predicted = model.predict(codes, np.asarray(test.actions))
+    for each in evaluate_many(models, train=train, test=test, seed=seed):
         scores = {
-            "exact_next": 100 * float((predicted == actual).all(1).float().mean()),
-            "shared": shared_dimensions(predicted, actual),
+            "exact_next": each.figures["codes"]["exact_next"],
+            "shared": shared_dimensions(each.predicted, each.next_codes),
         }
-        if probe is not None and labels is not None:
-            imagined = confusion(labels.after, probe.read(predicted), labels.n_classes)
+        if each.probe is not None:
+            encoding, imagination = each.figures["encoding"], each.figures["imagination"]
             scores |= {
-                "encoding": macro_f1(confusion(labels.before, probe.read(codes), labels.n_classes), "union"),
-                "imagination": macro_f1(imagined, "union"),
-                "true_labels": macro_f1(imagined, "true"),
+                "encoding": encoding["f1"],
+                "imagination": imagination["f1"],
+                "true_labels": imagination["f1_true_labels"],
             }
         results.append(scores)
     return results

@@ -1,8 +1,8 @@
-"""How far the scores of one run depend on the very test split: bootstrap intervals over what is independent in it.
+"""Bootstrap intervals: how far the scores of one run depend on the choice of the test split.
 
-Transitions of one level share its board, and those of one walk follow each other, so they are no independent samples.
-Whole units are drawn again, with replacement: an episode, or all episodes that begin with the same board (a level);
-a longer walk is cut into pieces. From counts of each unit a resample is one product of matrices.
+Transitions of one level or one walk are not independent samples. So whole units are resampled: an episode, or all
+episodes that begin with the same board (a level); long walks are cut into pieces. With counts per unit, all resamples
+are one matrix product.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from dwmr.seeding import below, rng
 
 RESAMPLES = 1000
 COVERAGE = 95  # percent
-LONGEST_UNIT = 100  # transitions of one episode
+MAX_UNIT = 100  # transitions of one episode
 
 
 def independent_units(transitions: Transitions) -> np.ndarray:
-    """A number for each transition (N,), equal within a unit: from 0 on, without gaps.
+    """The number of the unit of each transition (N,), from 0 without gaps.
 
-    Without episodes every transition is a unit by itself; without labels every episode is.
+    Without labels every episode is a unit, and without episodes every transition.
     """
     count = len(transitions)
     if transitions.episode is None:
@@ -37,10 +37,9 @@ def independent_units(transitions: Transitions) -> np.ndarray:
     if transitions.state is not None:
         first_boards = np.asarray(transitions.state)[starts].reshape(len(starts), -1)
         owner = np.unique(first_boards, axis=0, return_inverse=True)[1].ravel()
-    place = np.arange(count) - np.repeat(starts, lengths)
-    piece = place // LONGEST_UNIT
-    unit = np.stack([np.repeat(owner, lengths), piece], axis=1)
-    return np.unique(unit, axis=0, return_inverse=True)[1].ravel()
+    piece = (np.arange(count) - np.repeat(starts, lengths)) // MAX_UNIT
+    units = np.stack([np.repeat(owner, lengths), piece], axis=1)
+    return np.unique(units, axis=0, return_inverse=True)[1].ravel()
 
 
 def board_intervals(
@@ -53,7 +52,7 @@ def board_intervals(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> dict[str, Any]:
-    """The percentile interval [low, high] of each score of `metrics.board_scores`, None where a score is undefined."""
+    """The percentile interval [low, high] of each score of `metrics.board_scores`; None for an undefined score."""
     drawn = resampled(int(units.max()) + 1, resamples, seed)
     counts = drawn @ _confusion_of_units(true, read, n_classes, units, np.ones_like(changed))
     moved = drawn @ _confusion_of_units(true, read, n_classes, units, changed)
@@ -72,7 +71,7 @@ def board_intervals(
 
 
 def wilson(successes: int, trials: int) -> list[float]:
-    """Wilson's interval [low, high] of a share, in percent, from independent trials."""
+    """Wilson's interval [low, high] of the success rate of independent trials, in percent."""
     z = statistics.NormalDist().inv_cdf(0.5 + COVERAGE / 200)
     share, spread = successes / trials, z * z / trials
     middle = (share + spread / 2) / (1 + spread)
@@ -82,7 +81,7 @@ def wilson(successes: int, trials: int) -> list[float]:
 
 
 def resampled(units: int, resamples: int, seed: int) -> np.ndarray:
-    """How often each unit is in each resample, (resamples, units): as many draws as there are units."""
+    """How often each unit is drawn in each resample, (resamples, units); a resample draws as many as there are."""
     draws = below(rng(seed, "bootstrap"), units, (resamples, units))
     index = np.arange(resamples)[:, None] * units + draws
     return np.bincount(index.ravel(), minlength=resamples * units).reshape(resamples, units).astype(float)
@@ -91,7 +90,7 @@ def resampled(units: int, resamples: int, seed: int) -> np.ndarray:
 def _confusion_of_units(
     true: np.ndarray, read: np.ndarray, n_classes: int, units: np.ndarray, counted: np.ndarray
 ) -> np.ndarray:
-    """`metrics.confusion` of each unit, flat: (units, cells · C · C)."""
+    """`metrics.confusion` of each unit, flattened: (units, cells · C · C)."""
     cells = true.shape[1]
     size = cells * n_classes**2
     within = (np.arange(cells) * n_classes + true) * n_classes + read

@@ -1,7 +1,6 @@
-"""Scores of predicted boards: pure functions of integer arrays, in percent.
+"""Scores of boards read from codes: pure functions of integer arrays, in percent.
 
-Boards are integers (N, cells) in [0, n_classes). All the F1 figures are computed for each cell and averaged over
-the cells, as in the paper.
+Boards are integers (N, cells) in [0, n_classes). F1 is computed per cell and averaged over the cells, as in the paper.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ import numpy as np
 
 
 def confusion(true: np.ndarray, read: np.ndarray, n_classes: int, counted: np.ndarray | None = None) -> np.ndarray:
-    """How often each true label (axis 1) was read as each label (axis 2) in each cell: int64 (cells, C, C).
+    """How often each true label (axis 1) was read as each label (axis 2), per cell: int64 (cells, C, C).
 
-    ``counted`` (N, cells) restricts the count to where it is true.
+    Only entries where ``counted`` (N, cells) is true are counted, if it is given.
     """
     cells = true.shape[1]
     index = (np.arange(cells) * n_classes + true.astype(np.int64)) * n_classes + read
@@ -21,11 +20,11 @@ def confusion(true: np.ndarray, read: np.ndarray, n_classes: int, counted: np.nd
 
 
 def macro_f1(counts: np.ndarray, labels: str) -> float:
-    """Mean over the cells of the mean F1 over labels, from `confusion` counts.
+    """Macro-F1 from `confusion` counts: the mean over labels, then over cells. Cells without counts are left out.
 
-    ``labels="union"``: over the labels that occur in a cell as truth or as reading (the paper's figure; one false
-    reading of a label that a cell never holds costs a whole class). ``labels="true"``: over those that occur as
-    truth. Cells without any count are left out.
+    ``labels="union"`` averages over the labels that occur in a cell as true or as read label (the paper's score: one
+    false reading of a label that a cell never holds costs a whole class). ``labels="true"`` averages over those that
+    occur as true label.
     """
     hits = np.diagonal(counts, axis1=1, axis2=2)
     true, read = counts.sum(2), counts.sum(1)
@@ -39,17 +38,17 @@ def macro_f1(counts: np.ndarray, labels: str) -> float:
 
 
 def board_scores(true: np.ndarray, read: np.ndarray, n_classes: int, changed: np.ndarray) -> dict[str, float | None]:
-    """Every score of readings ``read`` of boards ``true``, both (N, cells).
+    """All scores of the boards ``read`` against the boards ``true``, both (N, cells).
 
-    ``changed`` (N, cells) marks the cells that the action changes; ``changed_cells_f1`` (over the true labels)
-    counts these alone, and is None where nothing ever changes.
+    ``changed`` (N, cells) marks the cells that the action changes. ``changed_cells_f1``, over the true labels, counts
+    only these; it is None if nothing changes.
     """
     counts = confusion(true, read, n_classes)
-    right = true == read
+    correct = true == read
     return {
         "f1": macro_f1(counts, "union"),
         "f1_true_labels": macro_f1(counts, "true"),
-        "accuracy": 100 * float(right.mean()),
-        "board_accuracy": 100 * float(right.all(1).mean()),
+        "accuracy": 100 * float(correct.mean()),
+        "board_accuracy": 100 * float(correct.all(1).mean()),
         "changed_cells_f1": macro_f1(confusion(true, read, n_classes, changed), "true") if changed.any() else None,
     }

@@ -1,8 +1,8 @@
 """Linear probes: how much of the symbolic board can be read from the bits.
 
-Fitted on training encodings only: one affine layer, or for grid-aligned codes a 1×1 convolution; cross-entropy,
-15 epochs of Adam at 0.01 with weight decay 0.001. On data so small that this would be fewer than `MIN_UPDATES` updates
-(the paper's splits have more), epochs are added until it is not.
+A probe is one affine layer, or for grid-aligned codes a 1×1 convolution, fitted on training codes alone: cross-entropy,
+15 epochs of Adam at 0.01 with weight decay 0.001. On small data there are more epochs, so that there are at least
+`MIN_UPDATES` updates (the paper's splits have more).
 """
 
 from __future__ import annotations
@@ -47,13 +47,12 @@ class Probe:
 
 
 def fit_probe(codes: Tensor, states: np.ndarray, n_classes: int, kind: str = "affine", seed: int = 0) -> Probe:
-    """A probe for codes bool (N, K) of frames with the states (N, …), fitted on the codes' device."""
+    """Fit a probe to codes bool (N, K) of frames with states (N, …), on the device of the codes."""
     return fit_probes(codes[None], states, n_classes, kind, seed)[0]
 
 
 def fit_probes(codes: Tensor, states: np.ndarray, n_classes: int, kind: str = "affine", seed: int = 0) -> list[Probe]:
-    """A probe for each of several models' codes, bool (S, N, K), of the same frames; they are fitted together, and
-    none sees the codes of another."""
+    """Fit one probe per model to the codes bool (S, N, K) of S models on the same frames, all in one batch."""
     labels = torch.from_numpy(states.reshape(len(states), -1).astype(np.int64)).to(codes.device)
     runs, count, bits = codes.shape
     cells = labels.shape[1]
@@ -72,7 +71,7 @@ def fit_probes(codes: Tensor, states: np.ndarray, n_classes: int, kind: str = "a
     def update(index: Tensor) -> None:
         inputs = _inputs(values[:, index], kind, cells)
         logits = torch.baddbmm(bias.unsqueeze(1), inputs, weight.mT).view(runs, len(index), cells, n_classes)
-        # The gradient of the cross-entropy, a mean over samples and cells, of each run by itself.
+        # The gradient of each run's cross-entropy, a mean over samples and cells.
         wanted = labels[index].expand(runs, -1, -1).unsqueeze(-1)
         error = torch.softmax(logits, -1)
         error.scatter_add_(-1, wanted, error.new_full((), -1).expand_as(wanted))
@@ -80,19 +79,19 @@ def fit_probes(codes: Tensor, states: np.ndarray, n_classes: int, kind: str = "a
         weight.grad, bias.grad = torch.bmm(error.mT, inputs), error.sum(1)
         optimizer.step()
 
-    quick_update = _captured(update, optimizer, codes.device) if on_gpu and count >= BATCH_SIZE else update
+    step = _captured(update, optimizer, codes.device) if on_gpu and count >= BATCH_SIZE else update
     epochs = max(EPOCHS, math.ceil(MIN_UPDATES / math.ceil(count / BATCH_SIZE)))
     for epoch in range(epochs):
         order = torch.from_numpy(shuffled(rng(seed, "probe order", epoch), count)).to(codes.device)
         for index in order.split(BATCH_SIZE):
-            quick_update(index)
+            step(index)
     return [Probe(w, b, kind, cells, n_classes) for w, b in zip(weight.detach(), bias.detach())]
 
 
 def _captured(
     update: Callable[[Tensor], None], optimizer: torch.optim.Optimizer, device: torch.device
 ) -> Callable[[Tensor], None]:
-    """The update of whole minibatches as one recorded step, since most of its time would go into launching kernels."""
+    """The update of whole minibatches as a CUDA graph: launching its small kernels one by one would take most time."""
     from dwmr.ops.capture import capture
 
     place = torch.zeros(BATCH_SIZE, dtype=torch.int64, device=device)
@@ -114,8 +113,8 @@ def _captured(
 
 
 def _inputs(codes: Tensor, kind: str, cells: int) -> Tensor:
-    """codes (S, N, K) as the rows (S, rows, in) that one set of weights reads."""
+    """Codes (S, N, K) as the rows (S, rows, in) that one set of weights reads."""
     if kind == "grid":
-        # Each cell is a row of its own: its channels, read by weights that all cells share.
+        # One row per cell holds its channels; all cells share the weights.
         return codes.unflatten(-1, (-1, cells)).mT.flatten(1, 2)
     return codes

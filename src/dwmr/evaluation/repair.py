@@ -1,13 +1,11 @@
-"""Better codes at inference, without labels and without training: from what else the data shows of a state.
+"""Correct codes at inference with other frames of the same episode. Needs no labels and no training.
 
-Two sources, both frames of the same state in a trajectory (tier J):
+votes   next_obs[t] and obs[t + 1] show the same state, so their logits are added.
+filter  The predictor links each state to the one before. Several candidate codes are kept per step: the codes
+        predicted from the previous candidates, and variants of them that fit the frame better. The logits of all
+        frames so far rank them. How far the predictor is trusted is estimated without labels (`PredictorErrors`).
 
-votes    next_obs[t] and obs[t + 1] are two looks at one state: their logits are added
-filter   a state follows from the last one by the action taken: the code is chosen among those that the model predicts
-         from the codes thought possible before, and those a few bits off, by the logits of all frames so far. How far
-         to believe the predictor is measured on transitions, again without labels (`Faults`)
-
-Nothing looks ahead: the code of a state uses frames up to that state, never later ones.
+The code of a state only uses frames up to that state, never later ones.
 """
 
 from __future__ import annotations
@@ -23,50 +21,46 @@ from torch.nn import functional as F
 from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError
 from dwmr.evaluation.variance import same_state_pairs
-from dwmr.models.callables import explore
-from dwmr.models.world_model import Array, WorldModel
+from dwmr.models.world_model import WorldModel
 
-TIER = "J"
-USES = {
-    "votes": "both frames of a state (next_obs[t], obs[t+1])",
-    "filter": "earlier frames of the episode and the actions between them",
-}
-CANDIDATES = 16  # codes thought possible at a time
-RARELY = 0.01
-LEAST_FLIP, MOST_FLIP = 0.001, 0.5
-MOST_REACHABLE = 200_000
-TRIED_ON = 2000  # transitions
+VOTES = "both frames of a state (next_obs[t], obs[t+1])"
+FILTER = "earlier frames of the episode and the actions between them"
+NO_EPISODES = "repair needs episodes, but the data does not say which transitions follow each other"
+CANDIDATES = 16  # codes kept per step
+RARE = 0.01
+MIN_FLIP, MAX_FLIP = 0.001, 0.5
+MAX_TRIED = 2000  # transitions on which the variants of repair are compared
 
 
 @dataclass(frozen=True)
-class Faults:
-    """What to expect of a predictor: how often a code is not as predicted, and how often each bit (K,) differs then."""
+class PredictorErrors:
+    """How often the true code differs from the predicted one, and how often each bit (K,) differs in that case."""
 
     mistake: float
     flips: Tensor
 
     @classmethod
-    def rare(cls, model: WorldModel) -> Faults:
-        """Codes as predicted, or else anything: for a predictor that is nearly always exactly right."""
-        return cls(RARELY, torch.full((model.bits,), MOST_FLIP, device=model.device))
+    def rare(cls, model: WorldModel) -> PredictorErrors:
+        """The prediction is exact, or rarely anything else: fits a predictor of mostly exact codes."""
+        return cls(RARE, torch.full((model.bits,), MAX_FLIP, device=model.device))
 
     @classmethod
-    def measured(cls, model: WorldModel, data: Transitions) -> Faults:
-        """Each bit for itself, as often wrong as the prediction misses the next frame's bit: for a predictor that
-        is mostly right about bits, seldom about codes."""
+    def measured(cls, model: WorldModel, data: Transitions) -> PredictorErrors:
+        """Each bit is wrong as often as on ``data``: fits a predictor of mostly correct bits, rarely exact codes."""
         predicted = model.predict(model.encode(data.obs), np.asarray(data.actions))
         wrong = (predicted != model.encode(data.next_obs)).float().mean(0)
-        return cls(1 - RARELY, wrong.clamp(LEAST_FLIP, MOST_FLIP))
+        return cls(1 - RARE, wrong.clamp(MIN_FLIP, MAX_FLIP))
 
 
 @dataclass(frozen=True)
 class Repaired:
-    """Codes bool (N, K) of N transitions:
+    """Repaired codes of N transitions, bool (N, K) each.
 
-    codes         of the states before, from all looks up to there
-    predicted     of the states after, imagined from these
-    before, after of the states before from frames `obs` alone, and of the states after from frames `next_obs` alone:
-                  they share no frame, so that where they agree it is not because they saw the same
+    codes      the states before the actions, from all frames up to them
+    predicted  the states after, predicted from ``codes``
+    before     the states before, from the frames ``obs`` alone
+    after      the states after, from the frames ``next_obs`` alone; as the two share no frame, they agree only if
+               repair works
     """
 
     codes: Tensor
@@ -76,139 +70,112 @@ class Repaired:
 
 
 class Repair:
-    """Reads frames with a world model and mends the codes. ``votes`` and ``filtering`` can be left out separately."""
+    """Encodes episodes with a world model and corrects the codes; ``filtering=False`` uses votes alone."""
 
-    def __init__(
-        self,
-        model: WorldModel,
-        faults: Faults | None = None,
-        *,
-        votes: bool = True,
-        filtering: bool = True,
-        candidates: int = CANDIDATES,
-    ) -> None:
-        if candidates < 1:
-            raise InputError(f"repair needs at least one candidate, got {candidates}")
-        if faults is None:
-            faults = Faults.rare(model)
-        self.model, self.faults, self.candidates = model, faults, candidates
-        self.votes, self.filtering = votes, filtering
+    def __init__(self, model: WorldModel, errors: PredictorErrors | None = None, *, filtering: bool = True) -> None:
+        self.model, self.filtering = model, filtering
+        self.errors = PredictorErrors.rare(model) if errors is None else errors
 
     @classmethod
     def measured(cls, model: WorldModel, data: Transitions) -> Repair:
-        """The repair that suits a model, chosen without labels: with either kind of faults, or without the filter,
-        whichever makes codes from one look at each state agree best with the other look, which it has not seen."""
+        """The variant that suits a model: with either kind of errors, or without the filter.
+
+        Chosen without labels: codes from one frame of each state should agree best with the other frame's, which they
+        have not seen.
+        """
         pairs = same_state_pairs(data.episode)
         if not len(pairs):
-            raise InputError("repair needs episodes: which transitions follow each other")
-        first = int(pairs[0])  # from here on, so that there are pairs among those that are tried
-        tried = data[first : first + TRIED_ON]
+            raise InputError(NO_EPISODES)
+        first = int(pairs[0])  # start here, so that the transitions tried contain pairs
+        tried = data[first : first + MAX_TRIED]
         follows = torch.from_numpy(same_state_pairs(tried.episode)).to(model.device)
         held_out = model.encode(tried.next_obs)[follows]
-        options = [
+        variants = [
             cls(model, filtering=False),
-            cls(model, Faults.rare(model)),
-            cls(model, Faults.measured(model, data)),
+            cls(model, PredictorErrors.rare(model)),
+            cls(model, PredictorErrors.measured(model, data)),
         ]
         agreements = [
-            float((repair.transitions(tried).before[follows + 1] == held_out).float().mean()) for repair in options
+            float((repair.transitions(tried).before[follows + 1] == held_out).float().mean()) for repair in variants
         ]
-        return options[int(np.argmax(agreements))]
+        return variants[int(np.argmax(agreements))]
 
     @property
     def about(self) -> dict[str, str | bool]:
-        """What information the mended codes use."""
-        on = {"votes": self.votes, "filter": self.filtering}
-        return {"tier": TIER, "uses": "; ".join(USES[name] for name in on if on[name]), **on}
+        """The information that repaired codes use; tier J is that of frames of one trajectory."""
+        uses = "; ".join([VOTES, FILTER] if self.filtering else [VOTES])
+        return {"tier": "J", "uses": uses, "votes": True, "filter": self.filtering}
 
-    def reachable(self, code: Array, limit: int = MOST_REACHABLE) -> Tensor:
-        """Every code (S, K) that the model reaches from one code (K,), itself first, at most ``limit``."""
-        start = torch.as_tensor(code, device=self.model.device)[None]
-        (found,) = explore(self.model.predict, start, self.model.n_actions, np.array([limit]))
-        return torch.from_numpy(found.codes).to(self.model.device)
+    def transitions(self, data: Transitions) -> Repaired:
+        """Repair the codes of transitions, episode by episode.
 
-    def decode(self, images: Array, candidates: Array) -> Tensor:
-        """The code of each image (N, C, H, W) among candidates bool (S, K), by the encoder's logits: bool (N, K)."""
-        return nearest(self.model.encode_logits(images), torch.as_tensor(candidates, device=self.model.device))
+        Raises:
+            InputError: ``data`` has no episodes.
+        """
+        if data.episode is None:
+            raise InputError(NO_EPISODES)
+        model, count = self.model, len(data)
+        before, after = model.encode_logits(data.obs), model.encode_logits(data.next_obs)
+        pairs = torch.from_numpy(same_state_pairs(data.episode)).to(model.device)
+        both = before.clone()
+        both[pairs + 1] += after[pairs]
+        actions = torch.from_numpy(np.array(data.actions, dtype=np.int64)).to(model.device)
+        # Three versions: from all frames, from the frames before alone, and from the frames after alone.
+        codes = torch.empty(3, count, model.bits, dtype=torch.bool, device=model.device)
+        for index in _episodes(np.asarray(data.episode)):
+            place = torch.from_numpy(index).to(model.device)
+            logits = torch.cat([both[place], before[place], after[place]])
+            moves = torch.cat([actions[place][:, :-1], actions[place][:, :-1], actions[place][:, 1:]])
+            codes[:, place] = self.follow(logits, moves).unflatten(0, (3, len(index)))
+        return Repaired(codes[0], model.predict(codes[0], actions), codes[1], codes[2])
 
-    def follow(self, looks: Tensor, actions: Tensor) -> Tensor:
-        """The codes bool (E, T, K) of E sequences of T states, each from the frames up to it: logits (E, T, K), zero
-        where a state was not seen, and the actions (E, T − 1) between them."""
+    def follow(self, logits: Tensor, actions: Tensor) -> Tensor:
+        """Codes bool (E, T, K) of E sequences of T states, from the logits (E, T, K) of their frames, zero where there
+        is no frame, and the actions (E, T − 1) between them."""
         if not self.filtering:
-            return looks >= 0
-        codes = (looks[:, 0] >= 0).unsqueeze(1)
-        scores = likelihood(looks[:, 0], codes)
+            return logits >= 0
+        codes = (logits[:, 0] >= 0).unsqueeze(1)
+        scores = log_likelihood(logits[:, 0], codes)
         path = [codes[:, 0]]
-        for step in range(1, looks.shape[1]):
-            codes, scores = self._step(codes, scores, actions[:, step - 1], looks[:, step])
+        for step in range(1, logits.shape[1]):
+            codes, scores = self._step(codes, scores, actions[:, step - 1], logits[:, step])
             path.append(codes[:, 0])
         return torch.stack(path, dim=1)
 
-    def _step(self, codes: Tensor, scores: Tensor, actions: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
-        """From candidates bool (E, W, K) and their scores (E, W) to those after an action and a look (E, K)."""
-        mistake, flips = self.faults.mistake, self.faults.flips
+    def _step(self, codes: Tensor, scores: Tensor, actions: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """From candidates bool (E, W, K) with scores (E, W) to those after an action and a frame's logits (E, K)."""
+        mistake, flips = self.errors.mistake, self.errors.flips
         moved = self.model.predict(codes.flatten(0, 1), actions.repeat_interleave(codes.shape[1]))
-        as_predicted = moved.unflatten(0, codes.shape[:2])
-        prior = torch.where(as_predicted, 1.0, -1.0) * torch.logit(1 - flips)
-        corrected = seen.unsqueeze(1) + prior >= 0
-        changes = torch.where(corrected == as_predicted, torch.log1p(-flips), flips.log()).sum(2)
-        found = torch.cat([as_predicted, corrected], dim=1)
+        predicted = moved.unflatten(0, codes.shape[:2])
+        prior = torch.where(predicted, 1.0, -1.0) * torch.logit(1 - flips)
+        corrected = logits.unsqueeze(1) + prior >= 0
+        changes = torch.where(corrected == predicted, torch.log1p(-flips), flips.log()).sum(2)
+        candidates = torch.cat([predicted, corrected], dim=1)
         before = torch.cat([scores + math.log(1 - mistake), scores + math.log(mistake) + changes], dim=1)
-        return _best(found, before + likelihood(seen, found), self.candidates)
-
-    def transitions(self, data: Transitions) -> Repaired:
-        """The codes of transitions, episode by episode; at each episode's start nothing is known yet."""
-        if data.episode is None:
-            raise InputError("repair needs episodes: which transitions follow each other")
-        model, count = self.model, len(data)
-        before, after = model.encode_logits(data.obs), model.encode_logits(data.next_obs)
-        follows = torch.from_numpy(same_state_pairs(data.episode)).to(model.device)
-        both = before.clone()
-        if self.votes:
-            both[follows + 1] += after[follows]
-        actions = torch.from_numpy(np.array(data.actions, dtype=np.int64)).to(model.device)
-        # Three readings: of all looks, of the frames before alone, and of the frames after alone.
-        read = torch.empty(3, count, model.bits, dtype=torch.bool, device=model.device)
-        for index in _episodes(data.episode):
-            place = torch.from_numpy(index).to(model.device)
-            looks = torch.cat([both[place], before[place], after[place]])
-            moves = torch.cat([actions[place][:, :-1], actions[place][:, :-1], actions[place][:, 1:]])
-            read[:, place] = self.follow(looks, moves).unflatten(0, (3, len(index)))
-        codes, alone, alone_after = read
-        return Repaired(codes, model.predict(codes, actions), alone, alone_after)
+        return _best(candidates, before + log_likelihood(logits, candidates), CANDIDATES)
 
 
-def nearest(logits: Tensor, candidates: Tensor, batch: int = 1024) -> Tensor:
-    """Of the candidates bool (S, K) the one of greatest Σ c_k · logit_k for each of logits (N, K): bool (N, K)."""
-    signs = candidates.to(logits.dtype).T
-    return torch.cat([candidates[(part @ signs).argmax(1)] for part in logits.split(batch)])
-
-
-def likelihood(logits: Tensor, codes: Tensor) -> Tensor:
-    """Logarithm of the probability (E, W) that logits (E, K) give to each of the codes bool (E, W, K)."""
+def log_likelihood(logits: Tensor, codes: Tensor) -> Tensor:
+    """The log-probability (E, W) of codes bool (E, W, K) under the logits (E, K) of a frame."""
     signed = torch.where(codes, logits.unsqueeze(1), -logits.unsqueeze(1))
     return F.logsigmoid(signed).sum(2)
 
 
 def _best(codes: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The best different codes, the best first: codes bool (E, W, K) and scores (E, W) to at most ``count`` of each.
-
-    Of equal codes the better one stays; the other's place is taken at a score of minus infinity.
-    """
+    """Up to ``count`` of the candidates bool (E, W, K) and their scores (E, W), best first; repeated codes score −∞."""
     order = scores.argsort(dim=1, descending=True, stable=True)
     codes = codes.gather(1, order.unsqueeze(2).expand_as(codes))
     scores = scores.gather(1, order)
     values = codes.to(torch.float32)
-    apart = torch.cdist(values, values, p=1) > 0.5
-    repeats = (~apart).tril(-1).any(2)
+    different = torch.cdist(values, values, p=1) > 0.5
+    repeats = (~different).tril(-1).any(2)
     scores = scores.masked_fill(repeats, -torch.inf)
     order = scores.argsort(dim=1, descending=True, stable=True)[:, :count]
     return codes.gather(1, order.unsqueeze(2).expand(-1, -1, codes.shape[2])), scores.gather(1, order)
 
 
 def _episodes(episode: np.ndarray) -> list[np.ndarray]:
-    """The places (E, T) of all episodes of each length."""
-    episode = np.asarray(episode)
+    """For each length T of an episode, the indices (E, T) of the transitions of all episodes of this length."""
     starts = np.flatnonzero(np.r_[True, episode[1:] != episode[:-1]])
     lengths = np.diff(np.r_[starts, len(episode)])
     return [starts[lengths == length][:, None] + np.arange(length) for length in np.unique(lengths)]

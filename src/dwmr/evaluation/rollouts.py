@@ -1,7 +1,7 @@
-"""How long imagination stays right: roll-outs along real episodes, from the first frame and the actions alone.
+"""How long imagination stays correct: roll-outs along real episodes, from the first frame and the actions alone.
 
-Beside them stand what needs no imagination: the first frame's code, kept as it is, and the code of the frame really
-seen at the end, the best that any imagination could come to.
+Two references need no imagination: keeping the code of the first frame, and encoding the frame really seen at the end,
+which is the best that imagination can reach.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dwmr.models.world_model import WorldModel
 def rollout_scores(
     model: WorldModel, rollouts: Rollouts, probe: Probe | None = None, horizon: int = 1000
 ) -> dict[str, dict[str, float]]:
-    """For each stored horizon up to ``horizon``, in percent:
+    """Scores for each stored horizon up to ``horizon``, in percent:
 
-    bits, exact            bits, and whole codes, imagined as the frame seen then is encoded
-    copy_bits, copy_exact  the same of the first frame's code
-    f1                     the paper's F1 of the board read by the probe from the imagined bits
-    copy_f1, reencode_f1   the same of the first frame's code, and of the code of the frame seen then
+    bits, exact            imagined bits, and whole codes, that equal those of the frame seen at that step
+    copy_bits, copy_exact  the same for the code of the first frame
+    f1                     the paper's F1 of the board that the probe reads from the imagined code
+    copy_f1, reencode_f1   the same for the code of the first frame, and for that of the frame seen
     """
     first = bits = model.encode(np.asarray(rollouts.obs[:, 0]))
     actions = torch.from_numpy(np.array(rollouts.actions, dtype=np.int64)).to(model.device)

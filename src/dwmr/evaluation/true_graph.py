@@ -1,4 +1,4 @@
-"""The world that a model has learned against the true one, level by level: every state, every action."""
+"""Compare the world that a model has learned with the true one: every state and every action of each level."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ import numpy as np
 from dwmr.errors import InputError
 from dwmr.models.callables import Encode, Predict, Reachable, as_bits, explore, keys, take
 
-SHOWN = 10  # wrong edges that are listed
-ROOM = 4  # a model's graph is followed up to so many times the true one's states
+MAX_LISTED = 10  # wrong edges in the result
+MAX_GROWTH = 4  # exploring a model stops at this many times the number of true states
 
 
 @dataclass(frozen=True, eq=False)
 class StateGraph:
-    """The states of a world that can be reached from the first: a picture of each, uint8 (S, C, H, W), what to call it,
-    and where each action leads, int (S, A)."""
+    """The true graph of a level: the S states that can be reached from the first one.
+
+    images  uint8 (S, C, H, W), a frame of each state
+    states  S descriptions, used to list wrong edges
+    table   int (S, A), the state that each action leads to
+    """
 
     name: str
     images: np.ndarray
@@ -27,52 +31,54 @@ class StateGraph:
     table: np.ndarray
 
     def __post_init__(self) -> None:
-        count = len(self.images)
-        shape = self.table.shape
+        count, shape = len(self.images), self.table.shape
         if len(self.states) != count or len(shape) != 2 or shape[0] != count:
-            raise InputError(f"{self.name}: {count} images, {len(self.states)} states and a table of {shape}")
+            raise InputError(
+                f"{self.name}: images, states and rows of the table must be equally many, got {count} images, "
+                f"{len(self.states)} states and a table of shape {shape}"
+            )
         if int(self.table.min()) < 0 or int(self.table.max()) >= count:
-            raise InputError(f"{self.name}: the table must name states in [0, {count})")
+            raise InputError(f"{self.name}: the entries of the table must be states in [0, {count})")
 
 
 def compare_graphs(encode: Encode, predict: Predict, graphs: Sequence[StateGraph]) -> dict[str, Any]:
-    """How a model's world agrees with the true graphs, in percent unless said otherwise.
+    """How well a model agrees with the true graphs of some levels, in percent unless a count is named.
 
-    levels       how many were compared (count)
-    same         levels in which every state has a code of its own and every action leads from a state's code to the
-                 code of the next state: the encoding itself is the isomorphism
-    isomorphic   levels in which what the model reaches from the first state's code is the true graph with other names
-    edges        state and action pairs (count)
-    edges_right  of these, where the next code is the code of the next state
-    moves_right  the same, of the actions that change the state
+    levels       levels compared (count)
+    same         levels in which every state has a different code and every action leads from the code of a state to
+                 the code of the next state: encoding is an isomorphism
+    isomorphic   levels in which the graph that the model reaches from the first code is the true one up to renaming
+    edges        pairs of state and action (count)
+    edges_right  of these, how many lead to the code of the next state
+    moves_right  the same among actions that change the state
     collisions   states that share a code with another state of their level (count)
-    endless      levels in which the model reaches more than four times the true states
-    wrong        the first few wrong edges: level, state, action, expected, and got, another state or None where the
-                 code is that of no state
+    endless      levels in which the model reaches more than four times the true number of states
+    wrong        up to ten wrong edges: level, state, action, expected, and got: a state, or None where the code belongs
+                 to no state
     """
     n_actions = {graph.table.shape[1] for graph in graphs}
     if len(n_actions) != 1:
-        raise InputError(f"the graphs must be at least one, with as many actions each, got {sorted(n_actions)} actions")
+        raise InputError(f"at least one graph is needed, all with the same number of actions, got {sorted(n_actions)}")
     actions = n_actions.pop()
-    first = np.cumsum([0, *(len(graph.images) for graph in graphs)])
+    sizes = [len(graph.images) for graph in graphs]
+    first = np.cumsum([0, *sizes])
     raw = encode(np.concatenate([graph.images for graph in graphs]))
     bits = as_bits(raw)
     next_raw = predict(take(raw, np.repeat(np.arange(len(bits)), actions)), np.tile(np.arange(actions), len(bits)))
     next_bits = as_bits(next_raw).reshape(len(bits), actions, -1)
-    limits = np.array([ROOM * len(graph.images) for graph in graphs])
-    worlds = explore(predict, take(raw, first[:-1]), actions, limits)
-    right, moves, same, shared = [], [], [], 0
+    learned = explore(predict, take(raw, first[:-1]), actions, MAX_GROWTH * np.array(sizes))
+    correct, moves, same, shared = [], [], [], 0
     wrong: list[dict[str, Any]] = []
     for graph, begin, end in zip(graphs, first, first[1:]):
         codes = bits[begin:end]
         good = (next_bits[begin:end] == codes[graph.table]).all(2)
         names = keys(codes)
-        doubled = sum(count for count in Counter(names).values() if count > 1)
-        right.append(good)
+        repeated = sum(count for count in Counter(names).values() if count > 1)
+        correct.append(good)
         moves.append(graph.table != np.arange(len(codes))[:, None])
-        same.append(bool(good.all()) and not doubled)
-        shared += doubled
-        for state, action in np.argwhere(~good)[: SHOWN - len(wrong)]:
+        same.append(bool(good.all()) and not repeated)
+        shared += repeated
+        for state, action in np.argwhere(~good)[: MAX_LISTED - len(wrong)]:
             (got,) = keys(next_bits[begin + state, action][None])
             wrong.append(
                 {
@@ -83,33 +89,34 @@ def compare_graphs(encode: Encode, predict: Predict, graphs: Sequence[StateGraph
                     "got": graph.states[names.index(got)] if got in names else None,
                 }
             )
-    good_edges, moving = np.concatenate(right), np.concatenate(moves)
-    alike = [_isomorphic(graph.table, world) for graph, world in zip(graphs, worlds)]
+    edges, moving = np.concatenate(correct), np.concatenate(moves)
     return {
         "levels": len(graphs),
         "same": 100 * float(np.mean(same)),
-        "isomorphic": 100 * float(np.mean(alike)),
-        "edges": int(good_edges.size),
-        "edges_right": 100 * float(good_edges.mean()),
-        "moves_right": 100 * float(good_edges[moving].mean()) if moving.any() else None,
+        "isomorphic": 100 * float(np.mean([_isomorphic(each.table, own) for each, own in zip(graphs, learned)])),
+        "edges": int(edges.size),
+        "edges_right": 100 * float(edges.mean()),
+        "moves_right": 100 * float(edges[moving].mean()) if moving.any() else None,
         "collisions": shared,
-        "endless": 100 * float(np.mean([not world.complete for world in worlds])),
+        "endless": 100 * float(np.mean([not own.complete for own in learned])),
         "wrong": wrong,
     }
 
 
-def _isomorphic(table: np.ndarray, world: Reachable) -> bool:
-    """Whether two graphs in which every action leads somewhere are the same but for the names, first state to first:
-    then the actions alone say which state must be which."""
-    if not world.complete:
+def _isomorphic(table: np.ndarray, learned: Reachable) -> bool:
+    """Whether two graphs are equal up to the names of their states, the first state of one being that of the other.
+
+    Every action leads somewhere, so the actions alone determine which state corresponds to which.
+    """
+    if not learned.complete:
         return False
     partner = {0: 0}
     queue = [0]
     for state in queue:
-        for ours, theirs in zip(table[state], world.table[partner[state]]):
-            if int(ours) not in partner:
-                partner[int(ours)] = int(theirs)
-                queue.append(int(ours))
-            elif partner[int(ours)] != int(theirs):
+        for true, other in zip(table[state].tolist(), learned.table[partner[state]].tolist()):
+            if true not in partner:
+                partner[true] = other
+                queue.append(true)
+            elif partner[true] != other:
                 return False
-    return len(set(partner.values())) == len(partner) == len(world.codes)
+    return len(set(partner.values())) == len(partner) == len(learned.codes)

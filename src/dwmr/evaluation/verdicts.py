@@ -1,7 +1,7 @@
-"""How far to trust a model: one answer a question, each from one figure and two named thresholds.
+"""Ten yes/no questions about how reliable a model is. Each is answered from one figure and two thresholds.
 
-There is no total score. The questions are of different kinds, and a model may be good for one use and not for another:
-planning needs whole codes that last, reading a board does not.
+There is no overall score: a model can be good enough for one use and not for another. Planning needs whole codes that
+stay correct over many steps; reading the board does not.
 """
 
 from __future__ import annotations
@@ -11,47 +11,49 @@ from dataclasses import dataclass
 from typing import Any
 
 YES, PARTLY, NO, NOT_TESTED = "yes", "partly", "no", "not tested"
-EXACT_ENOUGH = 95.0  # percent of whole codes: imagination is trusted as far as so many are right
-NOISE_ASKED = "0.05"  # of the [0, 1] scale: noise that a camera has
-LASTING = 100  # imagined steps that are asked for
-ALIKE = 2.0  # percentage points by which two shares of codes may differ and count as the same
-ENOUGH = 30  # frames, out of which a share says something
+MIN_EXACT = 95.0  # percent of whole codes: below this a roll-out no longer counts as correct
+NOISE_STRENGTH = "0.05"  # on the [0, 1] scale, about the noise of a camera
+ROLLOUT_STEPS = 100
+SHARE_TOLERANCE = 2.0  # percentage points by which two shares of codes may differ and still count as equal
+MIN_KNOWN = 30  # frames with known codes, below which a share of known codes means nothing
+NEED_LABELS = {"collisions", "splits", "graph"}
+ASKED_OF_CONSTANT_CODES = {"bits", "collisions", "graph"}  # a code that never changes passes the others trivially
+
+Certificate = Mapping[str, Any]
+Finding = tuple[float | None, str]
 
 
 @dataclass(frozen=True)
 class Question:
-    """A figure is as good as ``yes`` or better: yes; as ``partly``: partly; else no. ``best`` says where better lies.
+    """A question, how to measure it, and the figures that are good enough for ``yes`` and for ``partly``.
 
-    ``find`` gives the figure and a remark, or None and the reason why it could not be had. What a code that never
-    changes would answer well is not ``asked_of_a_constant`` one.
+    ``measure`` returns the figure and a remark, or None and the reason why there is no figure.
     """
 
     name: str
     asks: str
-    find: Callable[[Mapping[str, Any]], tuple[float | None, str]]
+    measure: Callable[[Certificate], Finding]
     yes: float
     partly: float
     unit: str = "%"
-    more_is_better: bool = True
-    labels: bool = False
-    asked_of_a_constant: bool = False
+
+    @property
+    def more_is_better(self) -> bool:
+        return self.yes > self.partly
 
     def answer(self, figure: float) -> str:
-        def reaches(bar: float) -> bool:
-            return figure >= bar if self.more_is_better else figure <= bar
-
-        return YES if reaches(self.yes) else PARTLY if reaches(self.partly) else NO
+        sign = 1 if self.more_is_better else -1
+        return YES if sign * figure >= sign * self.yes else PARTLY if sign * figure >= sign * self.partly else NO
 
 
-def answers(certificate: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The answers to all questions: name, question, answer, figure, unit, remark, and the two thresholds."""
-    found = []
+def answers(certificate: Certificate) -> list[dict[str, Any]]:
+    """The answer to every question: name, question, answer, figure, unit, remark, thresholds, labels."""
+    results = []
     for question in QUESTIONS:
-        if _constant(certificate) and not question.asked_of_a_constant:
-            figure, remark = None, "the code never changes, so it proves nothing"
-        else:
-            figure, remark = question.find(certificate)
-        found.append(
+        figure, remark = question.measure(certificate)
+        if _constant(certificate) and question.name not in ASKED_OF_CONSTANT_CODES:
+            figure, remark = None, "the code never changes, so there is nothing to test"
+        results.append(
             {
                 "name": question.name,
                 "question": question.asks,
@@ -60,195 +62,150 @@ def answers(certificate: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "unit": question.unit,
                 "remark": remark,
                 "thresholds": {"yes": question.yes, "partly": question.partly},
-                "labels": question.labels,
+                "labels": question.name in NEED_LABELS,
             }
         )
-    return found
+    return results
 
 
-def trusted_steps(drift: Mapping[str, Mapping[str, float]]) -> int:
-    """The last step count up to which at least 95% of the whole codes are imagined rightly, 0 if none is."""
-    trusted = 0
+def correct_steps(drift: Mapping[str, Mapping[str, float]]) -> int:
+    """The number of steps up to which at least 95% of the imagined codes are exact; 0 if not even after one step."""
+    steps = 0
     for step, entry in drift.items():
-        if entry["exact"] < EXACT_ENOUGH:
+        if entry["exact"] < MIN_EXACT:
             break
-        trusted = int(step)
-    return trusted
+        steps = int(step)
+    return steps
 
 
-def longest_tested(drift: Mapping[str, Mapping[str, float]]) -> int:
+def summary(certificate: Certificate) -> str:
+    """What the model can be used for, in a few sentences."""
+    drift = certificate["drift"]
+    steps, longest = correct_steps(drift), _longest(drift)
+    by_answer = {
+        answer: ", ".join(each["name"] for each in certificate["verdicts"] if each["answer"] == answer)
+        for answer in (NO, NOT_TESTED)
+    }
+    if _constant(certificate):
+        advice = ["Every frame has the same code: the model carries no information."]
+    elif steps == 0:
+        advice = ["Imagined codes are unreliable, even one step ahead."]
+        exact = [entry["exact"] for entry in drift.values()]
+        if certificate["redrawn"] and exact and min(exact) >= certificate["same_code"] - SHARE_TOLERANCE:
+            advice.append("The encoder is the cause: it gives two frames of the same state different codes as often.")
+    else:
+        limit = "the longest roll-out tested" if steps == longest else "then encode a new frame"
+        advice = [f"Roll-outs are reliable for {_count(steps)}, {limit}."]
+    advice += [f"Failed: {by_answer[NO]}."] if by_answer[NO] else []
+    advice += [f"Not tested: {by_answer[NOT_TESTED]}."] if by_answer[NOT_TESTED] else []
+    return " ".join(advice)
+
+
+def _longest(drift: Mapping[str, Any]) -> int:
     return max(map(int, drift), default=0)
 
 
-def summary(certificate: Mapping[str, Any]) -> str:
-    """What to do with the model, in a sentence or two."""
-    steps, longest = trusted_steps(certificate["drift"]), longest_tested(certificate["drift"])
-    ahead = "one step" if steps == 1 else f"up to {steps:,} steps"
-    if _constant(certificate):
-        advice = "Every frame has the same code: this model says nothing."
-    elif steps == 0:
-        advice = "Do not rely on whole imagined codes, not even one step ahead."
-        if _misread(certificate):
-            advice += " It is the frames that are read differently: two of one state have the same code no more often."
-    elif steps == longest:
-        advice = f"Imagine {ahead} ahead, the longest that was tested."
-    else:
-        advice = f"Imagine {ahead} ahead, then look again."
-    failed = [each["name"] for each in certificate["verdicts"] if each["answer"] == NO]
-    untested = [each["name"] for each in certificate["verdicts"] if each["answer"] == NOT_TESTED]
-    if failed:
-        advice += f" Not to be trusted: {', '.join(failed)}."
-    if untested:
-        advice += f" Not tested: {', '.join(untested)}."
-    return advice
+def _count(steps: int) -> str:
+    return "1 step" if steps == 1 else f"{steps:,} steps"
 
 
-def _misread(certificate: Mapping[str, Any]) -> bool:
-    """Whether imagined codes are those of the frames seen, at every step, as often as the codes of two frames of one
-    state are the same: then it is the reading that differs, not the imagination."""
-    right = [entry["exact"] for entry in certificate["drift"].values()]
-    return bool(certificate["redrawn"] and right) and min(right) >= certificate["same_code"] - ALIKE
-
-
-def _constant(certificate: Mapping[str, Any]) -> bool:
+def _constant(certificate: Certificate) -> bool:
     return bool(certificate["dead"] == certificate["bits"])
 
 
-def _useful(certificate: Mapping[str, Any]) -> tuple[float | None, str]:
+def _bits(certificate: Certificate) -> Finding:
     bits, dead, duplicate = (certificate[name] for name in ("bits", "dead", "duplicate"))
-    effective = f"worth about {certificate['information']['participation']:.0f} independent ones"
+    effective = f"{certificate['information']['participation']:.0f} effective independent bits"
     return 100 * (bits - dead - duplicate) / bits, f"{dead} dead, {duplicate} duplicate of {bits} bits; {effective}"
 
 
-def _redrawing(name: str, remark: str) -> Callable[[Mapping[str, Any]], tuple[float | None, str]]:
-    def find(certificate: Mapping[str, Any]) -> tuple[float | None, str]:
-        redrawn = certificate["redrawn"]
-        if redrawn is None:
-            return None, "the data names no episodes, so no two frames of one state are known"
-        if redrawn == 0:
-            return None, "the data draws a state always the same way"
-        value = certificate[name]
-        return value, remark if value is not None else "no bit ever changes"
-
-    return find
+def _same_code(certificate: Certificate) -> Finding:
+    return _if_redrawn(certificate, "same_code", "of pairs of frames of one state have the same code")
 
 
-def _noise(certificate: Mapping[str, Any]) -> tuple[float | None, str]:
-    found = certificate["noise"]
-    if NOISE_ASKED not in found:
-        return None, f"noise of strength {NOISE_ASKED} was not asked for"
-    tried = ", ".join(f"{entry['same_code']:.1f}% at {strength}" for strength, entry in found.items())
-    return found[NOISE_ASKED]["same_code"], f"whole codes kept: {tried}"
+def _state_share(certificate: Certificate) -> Finding:
+    return _if_redrawn(certificate, "state_share", "of a bit's variance comes from the state, on average")
 
 
-def _next(certificate: Mapping[str, Any]) -> tuple[float | None, str]:
+def _if_redrawn(certificate: Certificate, name: str, remark: str) -> Finding:
+    if certificate["redrawn"] is None:
+        return None, "the data has no episodes, so no pairs of frames of one state are known"
+    if certificate["redrawn"] == 0:
+        return None, "the data always draws a state the same way"
+    return certificate[name], remark if certificate[name] is not None else "no bit ever changes"
+
+
+def _noise(certificate: Certificate) -> Finding:
+    tested = certificate["noise"]
+    if NOISE_STRENGTH not in tested:
+        return None, f"noise of strength {NOISE_STRENGTH} was not tested"
+    kept = ", ".join(f"{entry['same_code']:.1f}% at {strength}" for strength, entry in tested.items())
+    return tested[NOISE_STRENGTH]["same_code"], f"codes kept: {kept}"
+
+
+def _next(certificate: Certificate) -> Finding:
     changed = certificate["exact_changed"]
-    if changed is None:
-        return certificate["exact_next"], "no action ever changes the code"
-    return certificate["exact_next"], f"{changed:.1f}% where the code changes"
+    remark = "no action changes the code" if changed is None else f"{changed:.1f}% where the code changes"
+    return certificate["exact_next"], remark
 
 
-def _lasting(certificate: Mapping[str, Any]) -> tuple[float | None, str]:
+def _rollout(certificate: Certificate) -> Finding:
     drift = certificate["drift"]
-    steps, longest = trusted_steps(drift), longest_tested(drift)
-    if steps == longest < LASTING:
-        return None, f"right as far as the data can be followed, which is {longest}" if longest else "nothing to follow"
-    last = f"{drift[str(longest)]['exact']:.1f}% of the codes right after {longest:,}"
-    return steps, f"as long as {EXACT_ENOUGH:g}% of whole codes are right; {last}"
+    steps, longest = correct_steps(drift), _longest(drift)
+    if steps == longest < ROLLOUT_STEPS:
+        return None, f"correct up to {_count(longest)}, the longest episode" if longest else "no episodes to follow"
+    last = f"{drift[str(longest)]['exact']:.1f}% after {longest:,}"
+    return steps, f"with at least {MIN_EXACT:g}% of the codes exact; {last}"
 
 
-def _real(certificate: Mapping[str, Any]) -> tuple[float | None, str]:
-    told = {
+def _known(certificate: Certificate) -> Finding:
+    usable = {
         step: entry
         for step, entry in certificate["drift"].items()
-        if entry["known_seen"] * entry["episodes"] / 100 >= ENOUGH
+        if entry["known_seen"] * entry["episodes"] / 100 >= MIN_KNOWN
     }
-    if not told:
-        return None, "too few of the frames seen have codes that occur elsewhere in the data"
-    fewer = {step: max(100 * (1 - entry["known"] / entry["known_seen"]), 0.0) for step, entry in told.items()}
+    if not usable:
+        return None, "too few codes of real frames occur twice in the data"
+    fewer = {step: max(100 * (1 - entry["known"] / entry["known_seen"]), 0.0) for step, entry in usable.items()}
     worst = max(fewer, key=lambda step: fewer[step])
-    known, seen = told[worst]["known"], told[worst]["known_seen"]
-    after = "one step" if worst == "1" else f"{int(worst):,} steps"
-    return fewer[worst], f"after {after} {known:.1f}% are, of real frames' codes {seen:.1f}%"
+    known, seen = usable[worst]["known"], usable[worst]["known_seen"]
+    remark = f"after {_count(int(worst))} {known:.1f}% of imagined codes are known, of real frames' codes {seen:.1f}%"
+    return fewer[worst], remark
 
 
-def _labelled(name: str, remark: str) -> Callable[[Mapping[str, Any]], tuple[float | None, str]]:
-    def find(certificate: Mapping[str, Any]) -> tuple[float | None, str]:
-        value = certificate.get(name)
-        return value, remark if value is not None else "the data has no labels"
-
-    return find
+def _collisions(certificate: Certificate) -> Finding:
+    if "collisions" not in certificate:
+        return None, "the data has no labels"
+    return certificate["collisions"], "of frames have a code that also stands for another state"
 
 
-def _splits(certificate: Mapping[str, Any]) -> tuple[float | None, str]:
-    if "splits" in certificate and certificate["redrawn_states"] == 0:
-        return None, "the data shows a state always by the same picture"
-    return _labelled("splits", "of frames show a state that also has another code")(certificate)
+def _splits(certificate: Certificate) -> Finding:
+    if "splits" not in certificate:
+        return None, "the data has no labels"
+    if certificate["redrawn_states"] == 0:
+        return None, "the data always draws a state the same way"
+    return certificate["splits"], "of frames show a state that also has another code"
 
 
-def _graph(certificate: Mapping[str, Any]) -> tuple[float | None, str]:
+def _graph(certificate: Certificate) -> Finding:
     graphs = certificate.get("graphs")
     if graphs is None:
         return None, "no true graphs were given"
-    edges = f"{graphs['edges_right']:.2f}% of {graphs['edges']:,} edges right"
-    alike = f"in {graphs['isomorphic']:.1f}% what it reaches is the true graph under other names"
-    return graphs["same"], f"of {graphs['levels']} levels every edge as encoded; {edges}; {alike}"
+    edges = f"{graphs['edges_right']:.2f}% of {graphs['edges']:,} edges are correct"
+    renamed = f"{graphs['isomorphic']:.1f}% of the levels if codes may be renamed"
+    return graphs["same"], f"of {graphs['levels']} levels have every edge correct; {edges}; {renamed}"
 
 
+# name, question, measure, threshold of "yes", threshold of "partly"
 QUESTIONS = (
-    Question("bits", "Does every bit say something of its own?", _useful, yes=90, partly=50, asked_of_a_constant=True),
-    Question(
-        "redrawing",
-        "Does a state keep its code when it is drawn again?",
-        _redrawing("same_code", "of pairs of frames of one state have the same code"),
-        yes=99,
-        partly=80,
-    ),
-    Question(
-        "state",
-        "Do the bits follow the state, not the drawing?",
-        _redrawing("state_share", "of a bit's variance, on average, is the state's"),
-        yes=99,
-        partly=90,
-    ),
-    Question("noise", "Does a frame keep its code under a little pixel noise?", _noise, yes=99, partly=80),
-    Question("next", "Is the next code right?", _next, yes=99, partly=80),
-    Question("lasting", "Can it imagine a hundred steps ahead?", _lasting, yes=LASTING, partly=10, unit="steps"),
-    Question(
-        "real",
-        "Do imagined codes stay codes of real frames?",
-        _real,
-        yes=1,
-        partly=10,
-        unit="% fewer",
-        more_is_better=False,
-    ),
-    Question(
-        "collisions",
-        "Has every state a code of its own?",
-        _labelled("collisions", "of frames have a code that also stands for another state"),
-        yes=0.1,
-        partly=5,
-        more_is_better=False,
-        labels=True,
-        asked_of_a_constant=True,
-    ),
-    Question(
-        "splits",
-        "Has every state only one code?",
-        _splits,
-        yes=1,
-        partly=20,
-        more_is_better=False,
-        labels=True,
-    ),
-    Question(
-        "graph",
-        "Is the world it learned the true one?",
-        _graph,
-        yes=99,
-        partly=50,
-        labels=True,
-        asked_of_a_constant=True,
-    ),
+    Question("bits", "Does every bit carry information?", _bits, 90, 50),
+    Question("stability", "Does a state keep its code when it is drawn differently?", _same_code, 99, 80),
+    Question("state", "Do the bits depend on the state alone, not on how it is drawn?", _state_share, 99, 90),
+    Question("noise", "Does a frame keep its code under slight pixel noise?", _noise, 99, 80),
+    Question("next", "Is the next code predicted correctly?", _next, 99, 80),
+    Question("rollout", "Do roll-outs of 100 steps stay correct?", _rollout, ROLLOUT_STEPS, 10, unit="steps"),
+    Question("known", "Do imagined codes belong to real frames?", _known, 1, 10, unit="% fewer"),
+    Question("collisions", "Do different states have different codes?", _collisions, 0.1, 5),
+    Question("splits", "Does every state have only one code?", _splits, 1, 20),
+    Question("graph", "Is the learned world the true one?", _graph, 99, 50),
 )
