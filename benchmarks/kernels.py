@@ -19,7 +19,7 @@ import torch
 import dwmr
 from dwmr.data.collect import cached_benchmark
 from dwmr.files import atomic_write_json
-from dwmr.reproduce.runs import machine_words
+from dwmr.provenance import describe_machine
 
 UPDATES = 24
 
@@ -64,7 +64,7 @@ def main() -> None:
     chosen = parser.parse_args()
     if not torch.cuda.is_available():
         parser.error("there is no GPU here")
-    found: dict[str, Any] = {"machine": machine_words(torch.device("cuda")), "runs": chosen.runs}
+    found: dict[str, Any] = {"machine": describe_machine(torch.device("cuda")), "runs": chosen.runs}
     for name in chosen.presets:
         train = dwmr.load_splits(cached_benchmark(name.split("/")[0])).train
         config = dwmr.preset(name, epochs=1)

@@ -29,7 +29,7 @@ from dwmr.planning import Budget, CodeGoal, Plan, pack
 from dwmr.planning.dynamics import AllActionsDynamics
 from dwmr.planning.heuristics import HammingHeuristic
 from dwmr.planning.search import Planner, best_first, breadth_first
-from dwmr.reproduce.runs import machine_words
+from dwmr.provenance import describe_machine
 
 BITS, ACTIONS = 64, 4
 ROUNDS = 5
@@ -81,7 +81,7 @@ def main() -> None:
     nodes = chosen.nodes or NODES[device.type]
     predictor = predictor_of(chosen.run)
     figures: dict[str, Any] = {
-        "machine": machine_words(device),
+        "machine": describe_machine(device),
         "predictor": "trained" if chosen.run else "random weights",
         "nodes": nodes,
     }

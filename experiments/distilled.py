@@ -19,8 +19,8 @@ from dwmr.data.collect import cached_benchmark
 from dwmr.evaluation.evaluate import evaluate_many
 from dwmr.files import atomic_write_json
 from dwmr.models.world_model import WorldModel
-from dwmr.reproduce.runs import machine_words
-from dwmr.reproduce.strong import STRONG, WIDE
+from dwmr.provenance import describe_machine
+from experiments.reproduce.strong import STRONG, WIDE
 
 CELLS = ["strong-late-looks,8puzzle-noisy", "strong,8puzzle-noisy", "strong-narrow-margin,iceslider-noisy"]
 CELLS += ["strong,iceslider-noisy", "strong,8puzzle"]
@@ -67,7 +67,7 @@ def main() -> None:
             taught = dwmr.distil(run.model, data.train, rounds=chosen.rounds, epochs=chosen.epochs, seed=run.seed)
             seconds = time.perf_counter() - started
             before, after = figures([run.model, taught.model], data, chosen.split)
-            machine = machine_words(run.model.device)
+            machine = describe_machine(run.model.device)
             entry["runs"][str(run.seed)] = {"before": before, "after": after, "seconds": seconds, "machine": machine}
             atomic_write_json(chosen.out, results)
             print(cell.title, run.seed, json.dumps(taught.rounds[-1]), flush=True)

@@ -18,8 +18,8 @@ from dwmr.data.collect import cached_benchmark
 from dwmr.evaluation.evaluate import evaluate_many
 from dwmr.files import atomic_write_json
 from dwmr.models.world_model import WorldModel
-from dwmr.reproduce.campaign import kept_or_trained
-from dwmr.reproduce.runs import machine_words
+from dwmr.provenance import describe_machine
+from experiments.reproduce.campaign import kept_or_trained
 
 PRESETS = ("iceslider-noisy/strong", "8puzzle-noisy/strong")
 BOARDS = {"": "f1", "true_f1_": "f1_true_labels", "board_": "board_accuracy"}  # named as in strong.json
@@ -58,7 +58,7 @@ def main() -> None:
             if str(seed) in entry["runs"]:
                 continue
             model = kept_or_trained(preset, seed, data.train, given.device, given.models)
-            found = figures(model, data) | {"machine": machine_words(model.device)}
+            found = figures(model, data) | {"machine": describe_machine(model.device)}
             entry["runs"][str(seed)] = found
             atomic_write_json(given.out, results)
             print(preset, seed, json.dumps(found), flush=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from dwmr.plotting.pictures import new_figure
-from dwmr.reproduce.render import BENCHMARKS
+from experiments.reproduce.render import BENCHMARKS
 
 ROOT = Path(__file__).parents[1]
 RUNS = ROOT / "experiments" / "results" / "runs"

@@ -21,9 +21,9 @@ import dwmr
 from dwmr.cli.tables import tuning_line
 from dwmr.data.collect import cached_benchmark
 from dwmr.errors import InputError
-from dwmr.reproduce.catalog import find_table
 from dwmr.tuning import prepare, save, tune, write_preset
 from dwmr.tuning.campaign import AT_ONCE, TRIALS
+from experiments.reproduce.catalog import find_table
 
 LEAST = 60.0  # seconds that must be left for another study to be begun
 

@@ -4,11 +4,19 @@ import json
 import statistics
 from pathlib import Path
 
+from experiments.reproduce.store import cell_file, read_file
+
 ROOT = Path(__file__).parents[1]
 
 
 def results(name: str) -> dict:
     return json.loads((ROOT / "experiments" / "results" / name).read_text(encoding="utf-8"))
+
+
+def runs_of(benchmark: str, row: str) -> list[dict]:
+    """The figures of every stored run of a cell."""
+    runs = read_file(cell_file(ROOT / "experiments" / "results", f"{benchmark}/{row}"))
+    return [run.figures for run in runs if run.figures is not None]
 
 
 def line_of(page: str, start: str) -> str:

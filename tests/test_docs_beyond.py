@@ -1,14 +1,13 @@
 """Figures on the page beyond the paper are those of the committed results."""
 
-import json
 import re
 import statistics
 
 import pytest
 
-from dwmr.reproduce.catalog import find_table
-from dwmr.reproduce.cells import PARTS
-from tests.documents import ROOT, line_of, means, results, words_of
+from experiments.reproduce.catalog import find_table
+from experiments.reproduce.cells import PARTS
+from tests.documents import ROOT, line_of, means, results, runs_of, words_of
 
 STRONG_LINES = {
     "| 8-puzzle |": ("strong", "8puzzle"),
@@ -38,8 +37,7 @@ def test_how_much_of_a_bit_is_the_states(row):
     page = (ROOT / "docs" / "beyond.md").read_text(encoding="utf-8").partition("the state's part |")[2]
     cells = line_of(page.partition("\n\n")[0], f"| {row.title} |").split("|")[2:-1]
     for cell, benchmark in zip(cells, ("8puzzle", "8puzzle-noisy", "iceslider-noisy"), strict=True):
-        files = (ROOT / "experiments" / "results" / "runs" / benchmark / row.preset).glob("seed-*.json")
-        shares = [json.loads(path.read_text())["figures"]["codes"]["state_share"] for path in files]
+        shares = [figures["codes"]["state_share"] for figures in runs_of(benchmark, row.preset)]
         mean, deviation = map(float, cell.split("±"))
         assert mean == pytest.approx(statistics.mean(shares), abs=0.051)
         assert deviation == pytest.approx(statistics.stdev(shares), abs=0.051)
@@ -126,9 +124,10 @@ def test_the_noisy_8_puzzle_before():
 def test_two_digits_with_one_code_are_no_loss():
     """Strong models that end near 86 for that reason; those with the paper's predictor fall short for another."""
     runs = [
-        json.loads(path.read_text())["figures"]
-        for path in (ROOT / "experiments" / "results" / "runs").glob("8puzzle*/strong*/seed-*.json")
-        if "predictor" not in path.parent.name
+        figures
+        for path in (ROOT / "experiments" / "results" / "runs").glob("8puzzle*/strong*.jsonl")
+        if "predictor" not in path.name
+        for figures in runs_of(path.parent.name, path.name.removesuffix(".jsonl"))
     ]
     merged = [figures["codes"] for figures in runs if 84 < figures["encoding"]["f1"] < 89]
     assert len(merged) == 7
@@ -150,8 +149,7 @@ def test_rivals_with_the_same_predictor():
 
 
 def rollouts_of(benchmark: str) -> list[dict]:
-    files = (ROOT / "experiments" / "results" / "runs" / benchmark / "strong").glob("seed-*.json")
-    return [json.loads(path.read_text())["figures"]["rollout"] for path in files]
+    return [figures["rollout"] for figures in runs_of(benchmark, "strong")]
 
 
 def test_how_far_imagination_holds_with_noise():

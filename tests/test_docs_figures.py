@@ -9,9 +9,9 @@ from rich.console import Console
 
 from dwmr.cli import tables
 from dwmr.evaluation.verdicts import answers, summary
-from dwmr.reproduce import paper
-from dwmr.reproduce.catalog import find_table
-from dwmr.reproduce.cells import PARTS
+from experiments.reproduce import paper
+from experiments.reproduce.catalog import find_table
+from experiments.reproduce.cells import PARTS
 from tests.documents import ROOT, line_of, means, results, words_of
 
 

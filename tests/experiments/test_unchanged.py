@@ -17,7 +17,7 @@ GOLDEN = json.loads((ROOT / "tests" / "golden" / "faithful.json").read_text(enco
 
 def test_no_weight_differs_in_the_committed_file():
     found = json.loads((ROOT / "experiments" / "results" / "unchanged.json").read_text(encoding="utf-8"))
-    assert found["differences"] == dict.fromkeys(unchanged.cases())
+    assert found["differences"] == dict.fromkeys(unchanged.presets())
 
 
 def test_weights_are_compared_to_the_last_bit():
@@ -32,6 +32,6 @@ def test_weights_are_compared_to_the_last_bit():
 @pytest.mark.parametrize("case", GOLDEN)
 def test_the_losses_are_those_of_before(case):
     """Up to rounding, which differs between machines; `unchanged.py` itself compares weights to the last bit."""
-    found = [epoch["terms"] for epoch in unchanged.trained(case).metrics[:2]]
+    found = [epoch["terms"] for epoch in unchanged.trained(unchanged.presets()[case]).metrics[:2]]
     for now, before, rounding in zip(found, GOLDEN[case], (1e-2, 3e-2), strict=True):  # rounding errors grow
         assert now == pytest.approx(before, rel=rounding)

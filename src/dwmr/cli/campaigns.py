@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+import dwmr
 from dwmr.cli import tables
 from dwmr.cli.common import (
     MOST_SEEDS,
@@ -24,10 +27,6 @@ from dwmr.cli.common import (
 from dwmr.errors import InputError
 from dwmr.models.world_model import resolve_device
 from dwmr.presets import preset
-from dwmr.reproduce import campaign, claims, render
-from dwmr.reproduce.catalog import find_table, table_names
-from dwmr.reproduce.page import write_page, write_table
-from dwmr.reproduce.runs import machine_words
 
 
 @app.command(
@@ -94,72 +93,51 @@ def tune(
     epilog=example(
         "dwmr reproduce table1 --plan",
         "dwmr reproduce table1 --only dwmr,8puzzle --runs 3",
-        "dwmr reproduce table2 --jobs 4 --budget 540",
+        "dwmr reproduce table2 --budget 540",
         "dwmr reproduce strong --plan --runs 5",
         "dwmr reproduce results",
     )
 )
 def reproduce(
     name: Annotated[
-        str, typer.Argument(metavar="TABLE", help="table1, table2, table3 or strong; or results: write all again.")
+        str, typer.Argument(metavar="TABLE", help="table1, table2, table3 or strong; or results: write all of them.")
     ],
-    only: Annotated[list[str] | None, typer.Option(help="ROW,COLUMN, a row or a column; as often as wanted.")] = None,
-    runs: Annotated[int, typer.Option(help="Runs a cell.", min=1, max=MOST_SEEDS)] = 10,
-    show_plan: Annotated[bool, typer.Option("--plan", help="Say what would run and how long; run nothing.")] = False,
-    destination: Annotated[Path, typer.Option("--out", help="Where runs and tables are kept.")] = Path(
-        "experiments/results"
-    ),
-    page: Annotated[Path, typer.Option(help="With results: the page to bring up to date.")] = Path("docs/results.md"),
-    jobs: Annotated[int, typer.Option(help="Groups of runs side by side, each in its own process.", min=1)] = 1,
-    budget: Annotated[float | None, typer.Option(help="End in order before so many seconds.", min=1)] = None,
-    again: Annotated[bool, typer.Option("--again", help="Repeat runs made with other values than now.")] = False,
-    models: Annotated[Path | None, typer.Option(help="Keep the trained models here too, as run folders.")] = None,
-    seed: Annotated[int, typer.Option(help="The first run's seed.", min=0)] = 0,
+    only: Annotated[list[str] | None, typer.Option(help="ROW,COLUMN, a row or a column; can be repeated.")] = None,
+    runs: Annotated[int, typer.Option(help="Runs per cell.", min=1, max=MOST_SEEDS)] = 10,
+    plan: Annotated[bool, typer.Option("--plan", help="Show what would run and how long it takes.")] = False,
+    results: Annotated[
+        Path | None, typer.Option("--out", help="Folder of runs and tables; by default experiments/results.")
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="Stop cleanly after this many seconds; rerun to continue.", min=1)
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Make stale runs again: those of other values or older code.")
+    ] = False,
+    models: Annotated[Path | None, typer.Option(help="Keep the trained models in this folder.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the first run.", min=0)] = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Make a table of the paper anew, run by run, beside the printed one; or the one past the paper, strong.
+    """Reproduce a table of the paper, or the one beyond it (strong). Needs a clone of the repository.
 
-    A run that is stored is not repeated: a stopped reproduction goes on where it was. `results` makes no runs: it
-    writes every table and docs/results.md from those that are stored.
+    Stored runs are not repeated, so a stopped command continues when it is run again. `results` makes no runs: it
+    writes every table and docs/results.md from the stored ones.
     """
+    command = _from_clone("experiments.reproduce.command")
     if name == "results":
-        if only or show_plan or again:
-            raise InputError("results makes no runs; --only, --plan and --again go with a table")
-        for each in table_names():
-            write_table(find_table(each), destination)
-        write_page(page, destination)
-        say(f"{page} agrees with the runs in {destination}")
+        command.refuse_with_results(only=only, plan=plan, again=again)
+        command.write_results(results)
         return
-    table = find_table(name)
-    cells, seeds, where = table.choose(only or []), range(seed, seed + runs), resolve_device(device)
-    if show_plan:
-        planned = campaign.plan(table, cells, destination, seeds, where)
-        if as_json:
-            print_json(campaign.plan_json(planned))
-            return
-        out.print(tables.plan(planned))
-        say(f"in all {tables.duration(campaign.total_seconds(planned))} on {machine_words(where)}")
-        return
-    complete = campaign.run(
-        table,
-        cells,
-        destination,
-        seeds,
-        device=device,
-        jobs=jobs,
-        budget=budget,
-        again=again,
-        models=models,
-        kept=lambda: write_table(table, destination),
-    )
-    results = write_table(table, destination)
-    if as_json:
-        print_json({"complete": complete, **render.figures_json(table, results)})
-        return
-    for grid in tables.reproduction(render.grids(table, results)):
-        out.print(grid)
-    for line in render.notes(table, results):
-        say(line)
-    for sentence in claims.sentences(table, results):
-        say(sentence)
+    options = command.Options(device, budget, again, models)
+    make = command.show_plan if plan else command.make_table
+    make(name, only or [], results, range(seed, seed + runs), options, as_json)
+
+
+def _from_clone(module: str) -> Any:
+    """A module of the folder ``experiments``, which is beside the package's ``src`` or in the working directory."""
+    for root in (Path(dwmr.__file__).parents[2], Path.cwd()):
+        if root.joinpath(*module.split(".")).with_suffix(".py").is_file():
+            sys.path.insert(0, str(root))
+            return importlib.import_module(module)
+    raise InputError("dwmr reproduce needs a clone of the repository: run it there, with the folder experiments")

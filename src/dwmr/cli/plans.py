@@ -34,7 +34,7 @@ from dwmr.planning.strip import Strip, action_names, read_image, save_strip
 from dwmr.planning.tasks import Task, TaskWorld, tasks_of
 from dwmr.planning.value import ValueTraining, load_value, save_value, train_value
 from dwmr.presets import changes
-from dwmr.reproduce.runs import machine_words
+from dwmr.provenance import describe_machine
 from dwmr.seeding import rng
 
 STARTS = 20_000  # frames that imagined walks begin from
@@ -271,7 +271,7 @@ def _evaluate(
         if entry is None:
             kept = KeptTrials(results, benchmark, name, made_with) if results is not None else None
             entry = evaluate_planner(tasks, agent, name, setting, probe=probe, kept=kept)
-            entry |= {"machine": machine_words(model.device), "agent": agent.about, "made_with": made_with}
+            entry |= {"machine": describe_machine(model.device), "agent": agent.about, "made_with": made_with}
             entry |= {"set": changes(info.config), "distilled": info.distilled is not None}
             if results is not None and kept is not None:
                 store_entry(results, benchmark, name, entry)

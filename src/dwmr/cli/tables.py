@@ -9,8 +9,6 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from dwmr.config import Config
-from dwmr.reproduce.campaign import Planned
-from dwmr.reproduce.render import Grid
 
 MOST_TRIALS = 10  # shown of a tuning campaign
 SCORES = {
@@ -80,7 +78,7 @@ def certificate(found: dict[str, Any]) -> list[Table]:
     drift = {"bits": "bits right", "exact": "codes right", "known": "known codes", "known_seen": "known, if seen"}
     plain = {name: {"value": value} for name, value in found.items() if not isinstance(value, dict | list | str)}
     shown = [
-        _grid("How far to trust this model", ["", "figure", ""], answers, texts=3),
+        text_table("How far to trust this model", ["", "figure", ""], answers, texts=3),
         _table("Drift over imagined steps, in percent", drift, found["drift"], first="steps"),
         _table("Pixel noise", {"same_code": "codes kept", "same_bits": "bits kept"}, found["noise"], first="strength"),
         _table("Code", {"value": ""}, plain | {name: {"value": value} for name, value in found["information"].items()}),
@@ -92,7 +90,7 @@ def certificate(found: dict[str, Any]) -> list[Table]:
             [edge["level"], edge["state"], str(edge["action"]), edge["expected"], edge["got"] or "a code of no state"]
             for edge in wrong
         ]
-        shown.append(_grid("The first wrong edges", headings, lines, texts=5))
+        shown.append(text_table("The first wrong edges", headings, lines, texts=5))
     return shown
 
 
@@ -110,27 +108,6 @@ def presets(configs: dict[str, Config], tuned: dict[str, dict[str, Any]]) -> Tab
     }
     columns = {name: name for name in ("bits", "epochs", "lr", "tau", "tuned")}
     return _table("Presets", columns, rows, first="preset")
-
-
-def reproduction(grids: Sequence[Grid]) -> list[Table]:
-    """The grids of a reproduced table."""
-    return [_grid(grid.title, grid.headings, grid.lines) for grid in grids]
-
-
-def plan(planned: Sequence[Planned]) -> Table:
-    """What a reproduction would do, cell by cell."""
-    lines = [
-        [
-            entry.cell.row.name,
-            entry.cell.benchmark,
-            str(len(entry.done)),
-            str(len(entry.missing)),
-            str(len(entry.stale)) if entry.stale else "",
-            duration(entry.seconds) if entry.missing else "",
-        ]
-        for entry in planned
-    ]
-    return _grid("Plan", ["row", "column", "done", "to run", "stale", "time"], lines, texts=2)
 
 
 def planning(entries: dict[str, dict[str, Any]], kinds: Sequence[str]) -> list[Table]:
@@ -216,8 +193,8 @@ def _table(title: str, columns: dict[str, str], rows: dict[str, dict[str, Any]],
     return table
 
 
-def _grid(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]], texts: int = 1) -> Table:
-    """Words as they are; the first ``texts`` columns to the left, the others to the right."""
+def text_table(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]], texts: int = 1) -> Table:
+    """A table of strings; the first ``texts`` columns to the left, the others to the right."""
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     for place, heading in enumerate(headings):
         table.add_column(heading, justify="left" if place < texts else "right", no_wrap=place < min(texts, 2))
@@ -232,7 +209,7 @@ def _intervals(intervals: dict[str, Any]) -> Table:
         [part, *("–" if pair is None else f"{pair[0]:.1f} to {pair[1]:.1f}" for pair in intervals[part].values())]
         for part in ("encoding", "imagination")
     ]
-    return _grid(title, ["", *SCORES.values()], lines)
+    return text_table(title, ["", *SCORES.values()], lines)
 
 
 def _number(value: Any) -> str:

@@ -104,6 +104,18 @@ def read_info(folder: str | Path) -> RunInfo:
         raise InputError(f"{path} is damaged: {error!r}") from error
 
 
+def epochs_done(folder: str | Path) -> int:
+    """How many epochs the folder's checkpoint has behind it."""
+    path = Path(folder) / CHECKPOINT
+    if not path.is_file():
+        raise InputError(f"{folder} has no {CHECKPOINT}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            return int((file.metadata() or {})["epoch"])
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise InputError(f"{path} is truncated or not a checkpoint: {error}") from error
+
+
 def checkpoint_digest(folder: str | Path) -> str:
     """Which weights these are."""
     return hashlib.sha256((Path(folder) / CHECKPOINT).read_bytes()).hexdigest()[:16]

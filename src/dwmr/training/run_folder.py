@@ -24,7 +24,7 @@ def open_folder(folder: Path, info: RunInfo, learner: Learner, resume: bool) -> 
         return 0, []
     if not resume:
         raise FileExistsError(f"{folder} exists already; resume it, or choose another folder")
-    _require_same(read_info(folder), info, folder)
+    require_same(read_info(folder), info, folder)
     done = restore(folder, learner)
     if done > info.config.epochs:
         raise InputError(f"{folder} has {done} epochs behind it already, more than the {info.config.epochs} asked for")
@@ -55,7 +55,7 @@ def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
     return records
 
 
-def _require_same(stored: RunInfo, asked: RunInfo, folder: Path) -> None:
+def require_same(stored: RunInfo, asked: RunInfo, folder: Path) -> None:
     """A run may be resumed for more epochs, but not with other data, another seed or another configuration."""
     if stored.data != asked.data:
         raise InputError(f"{folder} was trained on other data")

@@ -1,0 +1,105 @@
+"""The files of a table (JSON, Markdown, LaTeX and a plot), and the page of the documentation that shows all tables."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+from dwmr.errors import InputError
+from dwmr.files import atomic_write_json, atomic_write_text
+from experiments.reproduce.catalog import find_table, table_names
+from experiments.reproduce.cells import PARTS, Table
+from experiments.reproduce.plots import save_plot
+from experiments.reproduce.render import latex, markdown
+from experiments.reproduce.store import Results, difference, read_table
+
+log = logging.getLogger("dwmr")
+Figures = dict[str, dict[str, list[float | None]]]  # by benchmark and name: a figure of each finished run
+
+
+def write_table(table: Table, out: Path) -> Results:
+    """Write a table's files from the stored runs."""
+    results = read_table(out, table)
+    files = json_files(table, results, read_repaired(out, table))
+    if not files:
+        return results
+    plot = out / f"{table.name}.svg"
+    try:
+        save_plot(table, results, plot)
+    except InputError as error:
+        log.info("no plot of %s: %s", table.name, error)
+    for name, content in files.items():
+        atomic_write_json(out / name, content)
+    atomic_write_text(out / f"{table.name}.tex", latex(table, results))
+    atomic_write_text(out / f"{table.name}.md", f"# {table.title}\n\n{markdown(table, results, plot.name)}")
+    return results
+
+
+def json_files(table: Table, results: Results, repaired: Figures) -> dict[str, dict[str, Any]]:
+    """The content of a table's JSON files, by name: {row: {benchmark: {"encoding": [of each run], …}}}.
+
+    If the table has a headline row, its figures stand alone in ``NAME.json``, with ``repaired`` beside them, and all
+    rows are in ``NAME_rows.json``. Cells of a wide table that are the same runs as an earlier cell are left out.
+    """
+    paths = table.wide or {part: (part, table.figure) for part in PARTS}
+    rows: dict[str, Figures] = {}
+    seen: set[str] = set()
+    for (row, benchmark), cell in results.items():
+        if cell.runs and not (table.wide and cell.key in seen):
+            seen.add(cell.key)
+            rows.setdefault(row, {})[benchmark] = {name: cell.listed(*path) for name, path in paths.items()}
+    if table.headline is None:
+        return {f"{table.name}.json": rows} if rows else {}
+    headline = rows.get(table.headline, {})
+    files: dict[str, dict[str, Any]] = {
+        f"{table.name}.json": {name: values | repaired.get(name, {}) for name, values in headline.items()},
+        f"{table.name}_rows.json": rows,
+    }
+    return {name: content for name, content in files.items() if content}
+
+
+def read_repaired(out: Path, table: Table) -> Figures:
+    """What `experiments/repaired.py` found for the headline row, if it was made with the present configuration."""
+    path = out / "repaired.json"
+    if table.headline is None or not path.exists():
+        return {}
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    found: Figures = {}
+    for cell in table.choose([table.headline]):
+        entry = stored.get(cell.key, {"runs": {}})
+        runs = [entry["runs"][seed] for seed in sorted(entry["runs"], key=int)]
+        if runs and difference(entry["config"], cell.config) is None:
+            names = [name for name in (f"{figure}_repaired" for figure in table.wide) if name in runs[0]]
+            found[cell.benchmark] = {name: [run[name] for run in runs] for name in names}
+    return found
+
+
+def write_page(page: Path, out: Path) -> None:
+    """Replace what stands between the marks of each table."""
+    if not page.is_file():
+        raise InputError(f"{page} does not exist")
+    atomic_write_text(page, filled_page(page.read_text(encoding="utf-8"), page.parent, out))
+
+
+def filled_page(text: str, folder: Path, out: Path) -> str:
+    """The text of a page in ``folder``, with every table that it has marks for made from the runs in ``out``."""
+    marked = [name for name in table_names() if _marks(name)[0] in text]
+    if not marked:
+        raise InputError(f"the page has no marks such as {_marks(table_names()[0])[0]!r}")
+    for name in marked:
+        begin, end = _marks(name)
+        before, _, rest = text.partition(begin)
+        _, found, after = rest.partition(end)
+        if not found:
+            raise InputError(f"the page has the mark {begin!r} but no {end!r} after it")
+        table = find_table(name)
+        plot = Path(os.path.relpath(out / f"{name}.svg", folder)).as_posix()
+        text = f"{before}{begin}\n{markdown(table, read_table(out, table), plot)}{end}{after}"
+    return text
+
+
+def _marks(name: str) -> tuple[str, str]:
+    return f"<!-- {name}: made by dwmr reproduce results -->", f"<!-- end of {name} -->"
