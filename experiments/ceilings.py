@@ -23,13 +23,14 @@ from typing import Any
 
 import numpy as np
 
-from dwmr.data.collect import NOISE_STD, make_transitions
+from dwmr.data.collect import make_transitions
 from dwmr.data.transitions import Transitions
 from dwmr.evaluation.metrics import board_scores
 from dwmr.files import atomic_write_json
 from dwmr.worlds import tiles
 from dwmr.worlds.ice_slider import AGENT, GOAL, ICE, N_CLASSES, ROCK
 from dwmr.worlds.noise import quantiles
+from dwmr.worlds.registry import NOISE_STD
 
 BENCHMARK = "iceslider-noisy"
 CHUNK = 500  # frames

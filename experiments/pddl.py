@@ -18,18 +18,16 @@ from typing import Any
 import numpy as np
 
 import dwmr
-from dwmr.evaluation.level_graphs import GAMES
 from dwmr.files import atomic_write_json
 from dwmr.models.callables import Encode, Predict
 from dwmr.models.checkpoint import read_info
 from dwmr.symbolic import Layout, SymbolicModel, Task, layout_of, learn_symbols, solve
-from dwmr.symbolic.level_symbols import action_names, level_task
 from dwmr.worlds import ice_slider, tiles
 from dwmr.worlds.actions import DIRECTIONS
 from dwmr.worlds.grid_world import SIZE
+from dwmr.worlds.registry import action_names, find_world
 
 LEVELS = range(2000, 2100)
-MIN_SOLUTION = 8
 LAYOUT = Layout(3, SIZE, SIZE)
 PATTERNS = np.array([0b010, 0b101, 0b110, 0b001])  # of rock, ice, goal and agent
 UNKNOWN = -1
@@ -91,8 +89,7 @@ def solve_levels(
     for seed in LEVELS:
         if str(seed) in done:
             continue
-        task = level_task(benchmark, seed, MIN_SOLUTION)
-        found = solve(model, encode, predict, Task(f"level-{seed}", task.start, task.goal, task))
+        found = solve(model, encode, predict, Task.of_world(benchmark, seed))
         plan = " ".join(found["plan"]) if found["plan"] is not None else None
         done[str(seed)] = found | {"plan": plan, "seconds": round(found["seconds"], 3)}
         save()
@@ -137,7 +134,7 @@ def main() -> None:
         atomic_write_json(given.out, results)
 
     save()
-    if benchmark in GAMES:
+    if find_world(benchmark).small_levels:
         solve_levels(symbolic, encode, predict, benchmark, each, save)
     print(json.dumps({key: value for key, value in entry.items() if key != "each"}, indent=2))
 

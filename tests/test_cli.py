@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import numpy as np
@@ -18,9 +17,9 @@ SMALL = ["--set", "epochs=1", "--set", "batch_size=64"]
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli") / "ice"
-    from dwmr.data.collect import collect_benchmark
+    from dwmr.data.collect import collect_world
 
-    collect_benchmark("iceslider", folder, transitions=400, progress=False)
+    collect_world("iceslider", folder, transitions=400, progress=False)
     return folder
 
 
@@ -207,7 +206,7 @@ def test_help_has_an_example(cli, command):
     assert f"$ dwmr {command}" in out
 
 
-def test_without_data_the_benchmark_is_collected_into_the_cache(cli, tmp_path, monkeypatch):
+def test_without_data_that_of_the_world_is_collected_into_the_cache(cli, tmp_path, monkeypatch):
     cached = tmp_path / "cache" / "data" / "digitjump"
     monkeypatch.setenv("DWMR_CACHE", str(tmp_path / "cache"))
     status, _, err = cli("train", "iceslider/dwmr", "--out", tmp_path / "run", "--set", "epochs=0")
@@ -216,10 +215,13 @@ def test_without_data_the_benchmark_is_collected_into_the_cache(cli, tmp_path, m
     assert not (tmp_path / "cache").exists()
 
     from dwmr.cli.common import load_data
-    from dwmr.data import collect
+    from dwmr.worlds.digit_jump import DigitJump
+    from dwmr.worlds.registry import WORLDS
 
-    small = dataclasses.replace(collect.BENCHMARKS["digitjump"], sizes={"train": 80, "val": 40, "test": 40})
-    monkeypatch.setitem(collect.BENCHMARKS, "digitjump", small)
+    class Small(DigitJump):
+        sizes = {"train": 80, "val": 40, "test": 40}  # noqa: RUF012
+
+    monkeypatch.setitem(WORLDS, "digitjump", Small())
     assert len(load_data(None, "digitjump").train) == 80
     written = (cached / "train" / "header.json").stat().st_mtime_ns
     assert len(load_data(None, "digitjump").train) == 80
@@ -271,7 +273,7 @@ BAD = [
     (["tune", "generic/dwmr", "--storage", "j"], "--data"),
     (["train", "iceslider/dwmr", "--out", "x", "--config", "absent.json"], "absent.json"),
     (["collect", "icesliderr", "--out", "x"], "iceslider"),
-    (["collect", "--out", "x"], "name a benchmark"),
+    (["collect", "--out", "x"], "name a world"),
     (["collect", "--env", "dwmr/IceSlider-v0", "--out", "x"], "--transitions"),
     (["collect", "--env", "dwmr/IceSlider-v9", "--transitions", "9", "--out", "x"], "IceSlider-v0"),
     (["collect", "iceslider", "--transitions", "1", "--out", "x"], "40"),

@@ -1,20 +1,21 @@
-"""Puzzles: pure rules, levels and drawing in one file each, and a Gymnasium environment for every one.
+"""Import this module to register the worlds with Gymnasium, if it is installed.
 
-Importing this package registers the environments if gymnasium is installed. The rules need numpy alone.
+import gymnasium, dwmr.envs
+env = gymnasium.make("dwmr/IceSlider-v0", min_solution=8)
 """
 
 from __future__ import annotations
 
 import importlib.util
 
-
-def _register(name: str, puzzle: str) -> None:
-    import gymnasium
-
-    gymnasium.register(f"dwmr/{name}", entry_point="dwmr.worlds.gym_env:PuzzleEnv", kwargs={"puzzle": puzzle})
-
+from dwmr.worlds.registry import ENVIRONMENTS
 
 if importlib.util.find_spec("gymnasium") is not None:
-    _register("SlidingTiles-v0", "dwmr.worlds.sliding_tiles:SlidingTiles")
-    _register("IceSlider-v0", "dwmr.worlds.ice_slider:IceSlider")
-    _register("DigitJump-v0", "dwmr.worlds.digit_jump:DigitJump")
+    import gymnasium
+
+    for _name, _world in ENVIRONMENTS.items():
+        gymnasium.register(
+            f"dwmr/{_name}",
+            entry_point="dwmr.worlds.gym_env:WorldEnv",
+            kwargs={"world": f"{_world.__module__}:{_world.__qualname__}"},
+        )

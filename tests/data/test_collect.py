@@ -1,4 +1,4 @@
-"""The paper's benchmarks: what a split holds follows from the rules, and the seed decides every byte of it."""
+"""The registered worlds: what a split holds follows from the rules, and the seed decides every byte of it."""
 
 import functools
 import hashlib
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dwmr.data import collect
-from dwmr.data.collect import BENCHMARKS, collect_benchmark, make_rollouts, make_transitions
+from dwmr.data.collect import collect_world, make_rollouts, make_transitions
 from dwmr.data.transitions import HORIZONS, load_splits
 from dwmr.errors import InputError
 from dwmr.files import cache_folder
@@ -18,16 +18,17 @@ from dwmr.worlds import sliding_tiles
 from dwmr.worlds.digit_jump import DigitJump
 from dwmr.worlds.ice_slider import IceSlider
 from dwmr.worlds.mnist import CACHE_NAME
+from dwmr.worlds.registry import WORLDS
 
 PUZZLES = ("8puzzle", "8puzzle-noisy")
 GAMES = {"iceslider": IceSlider(min_solution=1), "iceslider-noisy": IceSlider(min_solution=1), "digitjump": DigitJump()}
 NOISY = ("8puzzle-noisy", "iceslider-noisy")
 COUNTS = {"train": 400, "val": 80, "test": 80}
 FIRST_LEVEL = {"train": 0, "val": 1000, "test": 1250, "rollout": 1250}
-IMAGE = {name: (1, 88, 88) if name in PUZZLES else (3, 64, 64) for name in BENCHMARKS}
-CELLS = {name: (3, 3) if name in PUZZLES else (8, 8) for name in BENCHMARKS}
+IMAGE = {name: (1, 88, 88) if name in PUZZLES else (3, 64, 64) for name in WORLDS}
+CELLS = {name: (3, 3) if name in PUZZLES else (8, 8) for name in WORLDS}
 
-each_benchmark = pytest.mark.parametrize("name", BENCHMARKS)
+each_world = pytest.mark.parametrize("name", WORLDS)
 each_puzzle = pytest.mark.parametrize("name", PUZZLES)
 each_game = pytest.mark.parametrize("name", GAMES)
 each_noisy = pytest.mark.parametrize("name", NOISY)
@@ -67,7 +68,7 @@ def digest(*stored):
     return found.hexdigest()
 
 
-@each_benchmark
+@each_world
 @each_split
 def test_shapes_and_labels(name, split):
     data = small(name, split)
@@ -130,21 +131,20 @@ def test_a_level_is_walked_twice_from_its_start_for_twenty_steps(name, split):
 @pytest.mark.parametrize("name", ["iceslider", "digitjump"])
 def test_images_show_the_labels(name):
     data = small(name)
-    module = sys.modules[type(GAMES[name]).__module__]
-    assert np.array_equal(data.obs, module.draw(data.state))
-    assert np.array_equal(data.next_obs, module.draw(data.next_state))
+    assert np.array_equal(data.obs, GAMES[name].draw(data.state))
+    assert np.array_equal(data.next_obs, GAMES[name].draw(data.next_state))
 
 
 @each_game
 def test_whole_splits_share_no_level(name):
-    levels = {split: set(seeds) for split, seeds in collect.LEVELS.items()}
+    levels = {split: set(seeds) for split, seeds in WORLDS[name].levels.items()}
     assert levels == {"train": set(range(1000)), "val": set(range(1000, 1250)), "test": set(range(1250, 1500))}
     for split, seeds in levels.items():
-        assert BENCHMARKS[name].sizes[split] == 40 * len(seeds)
+        assert WORLDS[name].sizes[split] == 40 * len(seeds)
 
 
 def test_a_split_does_not_reach_into_the_levels_of_another():
-    with pytest.raises(InputError, match="'val' has 250 levels of its own, 251 were asked for"):
+    with pytest.raises(InputError, match="'val' has 250 levels, but 251 were asked for"):
         make_transitions("digitjump", "val", 10_001)
     with pytest.raises(InputError, match="250 levels"):
         make_rollouts("digitjump", 251)
@@ -179,7 +179,7 @@ def test_noise_is_never_the_same_twice(name):
     assert len(np.unique(frames, axis=0)) == 200
 
 
-@each_benchmark
+@each_world
 def test_roll_outs_follow_from_their_first_board_and_their_actions(name):
     data = few_rollouts(name)
     assert data.horizons == HORIZONS
@@ -196,7 +196,7 @@ def test_roll_outs_follow_from_their_first_board_and_their_actions(name):
                 labels = state if game is None else game.labels(state)
                 assert np.array_equal(data.state[episode, frame], labels)
                 if name in ("iceslider", "digitjump"):
-                    assert np.array_equal(data.obs[episode, frame], game.draw(state, None).transpose(2, 0, 1))
+                    assert np.array_equal(data.obs[episode, frame], game.render(state, None))
                 frame += 1
             if step < 1000:
                 act = sliding_tiles.step if game is None else game.step
@@ -218,7 +218,7 @@ def sample_digest(name, digits):
     return digest(transitions, make_rollouts(name, 2, seed=7, digits=digits))
 
 
-@each_benchmark
+@each_world
 def test_a_seed_gives_the_same_bytes_everywhere(name):
     assert sample_digest(name, "sklearn") == GOLDEN[name]
 
@@ -229,7 +229,7 @@ def test_a_seed_gives_the_same_bytes_everywhere_with_mnist():
     assert sample_digest("8puzzle", "mnist") == GOLDEN_MNIST
 
 
-@each_benchmark
+@each_world
 def test_seeds_and_splits_differ(name):
     actions = [small(name, split, seed).actions[:80].tobytes() for split in COUNTS for seed in (0, 1)]
     actions.append(few_rollouts(name).actions[0, :80].tobytes())
@@ -237,9 +237,9 @@ def test_seeds_and_splits_differ(name):
     assert not np.array_equal(small(name, seed=0).obs, small(name, seed=1).obs)
 
 
-@each_benchmark
+@each_world
 def test_a_data_folder_holds_the_splits_in_proportion(name, tmp_path):
-    collect_benchmark(name, tmp_path / "data", transitions=240, digits="sklearn", seed=3)
+    collect_world(name, tmp_path / "data", transitions=240, digits="sklearn", seed=3)
     data = load_splits(tmp_path / "data")
     counts = {"train": 240, "val": 60, "test": 60} if name in GAMES else {"train": 240, "val": 48, "test": 48}
     for split, count in counts.items():
@@ -254,21 +254,21 @@ def test_a_data_folder_holds_the_splits_in_proportion(name, tmp_path):
 
 
 def test_the_paper_s_sizes():
-    assert BENCHMARKS["8puzzle"].sizes == {"train": 30_000, "val": 6_000, "test": 6_000}
-    assert BENCHMARKS["iceslider"].sizes == {"train": 40_000, "val": 10_000, "test": 10_000}
+    assert WORLDS["8puzzle"].sizes == {"train": 30_000, "val": 6_000, "test": 6_000}
+    assert WORLDS["iceslider"].sizes == {"train": 40_000, "val": 10_000, "test": 10_000}
 
 
 @pytest.mark.parametrize("transitions", [0, 39, 40_001])
 def test_sizes_that_cannot_be_are_refused(transitions, tmp_path):
     with pytest.raises(InputError, match=f"iceslider has 40 to 40000 transitions, got {transitions}"):
-        collect_benchmark("iceslider", tmp_path / "data", transitions=transitions)
+        collect_world("iceslider", tmp_path / "data", transitions=transitions)
     assert not list(tmp_path.iterdir())
 
 
 def test_an_existing_folder_is_left_alone(tmp_path):
     (tmp_path / "data").mkdir()
     with pytest.raises(FileExistsError, match="exists already"):
-        collect_benchmark("iceslider", tmp_path / "data", transitions=40)
+        collect_world("iceslider", tmp_path / "data", transitions=40)
     assert [path.name for path in tmp_path.rglob("*")] == ["data"]
 
 
@@ -278,13 +278,13 @@ def test_nothing_is_left_behind_when_collecting_fails_half_way(tmp_path, monkeyp
 
     monkeypatch.setattr(collect, "make_rollouts", fail)
     with pytest.raises(RuntimeError, match="no more"):
-        collect_benchmark("digitjump", tmp_path / "data", transitions=40)
+        collect_world("digitjump", tmp_path / "data", transitions=40)
     assert not list(tmp_path.iterdir())
 
 
 def test_unknown_names_are_answered_with_the_nearest(tmp_path):
-    with pytest.raises(InputError, match="unknown benchmark 'iceslidr'; did you mean 'iceslider'"):
-        collect_benchmark("iceslidr", tmp_path / "data")
+    with pytest.raises(InputError, match="unknown world 'iceslidr'; did you mean 'iceslider'"):
+        collect_world("iceslidr", tmp_path / "data")
     with pytest.raises(InputError, match="unknown split 'trian'; did you mean 'train'"):
         make_transitions("iceslider", "trian", 40)
 
@@ -292,8 +292,8 @@ def test_unknown_names_are_answered_with_the_nearest(tmp_path):
 def test_collecting_works_without_gymnasium(tmp_path):
     code = (
         "import sys; sys.modules['gymnasium'] = None\n"
-        "from dwmr.data.collect import collect_benchmark\n"
-        f"collect_benchmark('iceslider', {str(tmp_path / 'data')!r}, transitions=40)\n"
+        "from dwmr.data.collect import collect_world\n"
+        f"collect_world('iceslider', {str(tmp_path / 'data')!r}, transitions=40)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
     assert len(load_splits(tmp_path / "data").train) == 40
@@ -304,11 +304,11 @@ def test_another_process_may_be_first_to_fill_the_cache(tmp_path, monkeypatch):
 
     def overtaken(name, folder):
         with collect.atomic_folder(folder) as ours:
-            collect_benchmark(name, folder, transitions=80)  # as another process would meanwhile
+            collect_world(name, folder, transitions=80)  # as another process would meanwhile
             (ours / "train").mkdir()
 
-    monkeypatch.setattr(collect, "collect_benchmark", overtaken)
-    folder = collect.cached_benchmark("iceslider")
+    monkeypatch.setattr(collect, "collect_world", overtaken)
+    folder = collect.cached_world("iceslider")
     assert len(load_splits(folder).train) == 80
     assert [path.name for path in folder.parent.iterdir()] == ["iceslider"]
 
@@ -317,4 +317,4 @@ def test_a_cache_that_cannot_be_filled_is_told(tmp_path, monkeypatch):
     monkeypatch.setenv("DWMR_CACHE", str(tmp_path))
     (tmp_path / "data").write_text("a file in the way")
     with pytest.raises(OSError, match="could not write"):
-        collect.cached_benchmark("iceslider")
+        collect.cached_world("iceslider")

@@ -138,7 +138,7 @@ def test_our_own_puzzles_keep_to_their_rules(name, tmp_path):
             state = puzzle.step(state, action)
             assert np.array_equal(part.next_state[index], puzzle.labels(state))
             if puzzle_type is not SlidingTiles:
-                assert np.array_equal(part.next_obs[index], puzzle.draw(state, None).transpose(2, 0, 1))
+                assert np.array_equal(part.next_obs[index], puzzle.render(state, None))
     state = puzzle.reset(next(gym_collect._reset_seeds(4, "rollout")))
     for step in range(data.rollout.length[0] + 1):
         if step in HORIZONS:

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from dwmr import InputError, certify
-from dwmr.evaluation.level_graphs import level_graphs
-from dwmr.evaluation.true_graph import StateGraph, compare_graphs
+from dwmr.evaluation.true_graph import compare_graphs
 from dwmr.worlds import ice_slider, tiles
-from dwmr.worlds.grid_world import cell_of
+from dwmr.worlds.grid_world import GridState
+from dwmr.worlds.registry import find_world
+from dwmr.worlds.tasks import StateGraph
 
 LEVELS = (1250, 1251, 1252)
 
@@ -25,19 +26,18 @@ def predict(codes, actions):
     after = label.copy()
     for row, action in enumerate(actions):
         rocks, agent = label[row] == ice_slider.ROCK, int(np.flatnonzero(label[row] == ice_slider.AGENT)[0])
-        goal = GOALS[rocks.tobytes()]
-        level = ice_slider.Level(tuple(rocks.tolist()), (0, 0), (0, 0))
-        end = ice_slider.destinations(level)[agent, action]
-        after[row] = ice_slider.labels(rocks.reshape(8, 8), np.array([end]), np.array([goal])).ravel()
+        state = GridState(LEVEL_OF[rocks.tobytes()], agent)
+        after[row] = ICE.labels(ICE.step(state, action)).ravel()
     return np.concatenate([after % 2 == 1, after // 2 == 1], axis=1)
 
 
-GOALS = {level.rock_grid.ravel().tobytes(): cell_of(level.goal) for level in map(ice_slider.make_level, LEVELS)}
+ICE = find_world("iceslider")
+LEVEL_OF = {np.array(level.rocks).tobytes(): level for level in map(ice_slider.make_level, LEVELS)}
 
 
 @pytest.fixture(scope="module")
 def graphs():
-    return level_graphs("iceslider", LEVELS)
+    return ICE.true_graphs(LEVELS)
 
 
 def test_the_true_world_is_the_same(graphs):
@@ -120,11 +120,15 @@ def test_the_states_are_those_that_can_be_reached(graphs):
 
 
 def test_noisy_levels_and_digit_jump(graphs):
-    noisy = level_graphs("iceslider-noisy", LEVELS[:1])
+    noisy = find_world("iceslider-noisy").true_graphs(LEVELS[:1])
     assert np.array_equal(noisy[0].table, graphs[0].table)
     assert not np.array_equal(noisy[0].images, graphs[0].images)
-    assert np.array_equal(noisy[0].images, level_graphs("iceslider-noisy", LEVELS[:1])[0].images)
-    assert level_graphs("digitjump", [0])[0].states[0] == "row 0, column 0"
+    assert np.array_equal(noisy[0].images, find_world("iceslider-noisy").true_graphs(LEVELS[:1])[0].images)
+    assert find_world("digitjump").true_graphs([0])[0].states[0] == "row 0, column 0"
+
+
+def test_a_world_with_too_many_states_has_no_graph():
+    assert find_world("8puzzle").true_graphs() is None
 
 
 def test_certify_asks_about_graphs(ice, graphs):
@@ -140,7 +144,6 @@ def predict_any(codes, actions):
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
-        (lambda: level_graphs("8puzzle"), "has no levels"),
         (lambda: StateGraph("x", np.zeros((2, 1, 1, 1)), ["a"], np.zeros((2, 4), int)), "2 images, 1 states"),
         (lambda: StateGraph("x", np.zeros((1, 1, 1, 1)), ["a"], np.full((1, 4), 7)), r"states in \[0, 1\)"),
         (lambda: compare_graphs(encode, predict, []), "at least one"),

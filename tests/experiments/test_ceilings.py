@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +19,8 @@ spec.loader.exec_module(ceilings)
 
 
 def boards(count: int) -> np.ndarray:
-    levels = [ice_slider.make_level(seed) for seed in range(count)]
-    return np.concatenate(
-        [ice_slider.labels(level.rock_grid, np.array([8 + seed]), np.array([60])) for seed, level in enumerate(levels)]
-    )
+    world = ice_slider.IceSlider(min_solution=1)
+    return np.stack([world.labels(replace(world.reset(seed), agent=8 + seed)) for seed in range(count)])
 
 
 def test_the_bytes_probabilities_are_those_of_the_noise():
@@ -36,7 +35,7 @@ def test_the_bytes_probabilities_are_those_of_the_noise():
 
 def test_without_noise_to_speak_of_it_reads_every_board():
     states = boards(5)
-    frames = add_noise(ice_slider.draw(states), rng(0, "little"), 0.05)
+    frames = add_noise(ice_slider.IceSlider().draw(states), rng(0, "little"), 0.05)
     likelihoods = ceilings.log_likelihoods(frames, tiles.ice_slider(), 0.05)
     assert np.array_equal(ceilings.read_tiles(likelihoods, np.zeros(4)), states.reshape(5, 64))
     assert np.array_equal(ceilings.read_boards(likelihoods, 0.2), states.reshape(5, 64))

@@ -6,6 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dwmr.planning.simulator import TrueDynamics
+from dwmr.worlds.sliding_tiles import TileRules
+
 
 class Graph:
     """States 0 to n − 1 with the table (n, actions) of where actions lead; −1: not possible. ``width`` words hold one
@@ -41,3 +44,13 @@ def distances(table: np.ndarray, start: int) -> dict[int, int]:
                 found[end] = found[state] + 1
                 queue.append(end)
     return found
+
+
+def tile_dynamics(rows: int = 3, cols: int = 3) -> TrueDynamics:
+    """The true rules of sliding tiles."""
+    return TrueDynamics(TileRules(rows, cols), 4)
+
+
+def tile_codes(board: np.ndarray) -> Tensor:
+    """The code (1, 1) of a board for `tile_dynamics`."""
+    return torch.tensor([[TileRules(*board.shape).number(board)]])

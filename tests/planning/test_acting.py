@@ -9,8 +9,9 @@ import torch
 from dwmr.planning import EXHAUSTED, PLANNERS, Agent, Budget, CodeGoal, act
 from dwmr.planning.acting import DONE, NO_ACTIONS, NO_PLAN, NO_TIME, greedy_step, random_step
 from dwmr.planning.problem import no_heuristic
-from dwmr.planning.tasks import TrueWorld, tasks_of, true_codes
+from dwmr.planning.simulator import TrueWorld, true_code, true_codes, true_dynamics
 from dwmr.seeding import rng
+from dwmr.worlds.registry import tasks_of
 from tests.planning.graphs import Graph
 
 
@@ -35,14 +36,14 @@ class Deranged:
 
 
 def go(task, dynamics, planner=PLANNERS["breadth_first"], **more):
-    goal = CodeGoal(task.word(task.goal))
+    goal = CodeGoal(true_code(task, task.goal))
     agent = Agent(true_codes, dynamics, bits=64)
     world = TrueWorld(task)
     return world, act(world, agent, goal, planner, no_heuristic, Budget(), generator=rng(0, "test"), **more)
 
 
 def test_with_the_true_rules_the_first_plan_is_the_shortest(task):
-    world, episode = go(task, task.rules("cpu"))
+    world, episode = go(task, true_dynamics(task))
     assert world.solved
     assert (episode.said, len(episode.actions), episode.replans) == (DONE, task.optimal, 0)
     assert len(episode.frames) == len(episode.expected) == task.optimal + 1
@@ -55,10 +56,10 @@ def test_a_wrong_model_is_corrected_by_what_is_seen(task):
     class Hopeful(Deranged):
         def successors(self, words):
             children, _ = self.rules.successors(words)
-            children[:, 3] = task.word(task.goal)
+            children[:, 3] = true_code(task, task.goal)
             return children, None
 
-    world, episode = go(task, Hopeful(task.rules("cpu"), 3, []))
+    world, episode = go(task, Hopeful(true_dynamics(task), 3, []))
     assert world.solved
     assert episode.said == DONE
     assert episode.replans > 0
@@ -67,10 +68,9 @@ def test_a_wrong_model_is_corrected_by_what_is_seen(task):
 
 def test_without_a_plan_it_tries_what_it_has_not_tried(task):
     """The model denies the first step of the only shortest way, so it finds no plan until it happens upon it."""
-    first = PLANNERS["breadth_first"](task.rules("cpu"), task.word(task.start), CodeGoal(task.word(task.goal))).actions[
-        0
-    ]
-    _, episode = go(task, Deranged(task.rules("cpu"), first, [task.start.agent]))
+    start, goal = true_code(task, task.start), CodeGoal(true_code(task, task.goal))
+    first = PLANNERS["breadth_first"](true_dynamics(task), start, goal).actions[0]
+    _, episode = go(task, Deranged(true_dynamics(task), first, [task.rules.number(task.start)]))
     assert episode.surprises or len(episode.actions) > task.optimal or episode.plans[0].outcome != EXHAUSTED
 
 
@@ -91,8 +91,8 @@ def test_it_gives_up_where_nothing_leads_on():
 
 
 def test_actions_and_time_end(task):
-    assert go(task, task.rules("cpu"), max_actions=2)[1].said == NO_ACTIONS
-    assert go(task, task.rules("cpu"), max_seconds=0.0)[1].said == NO_TIME
+    assert go(task, true_dynamics(task), max_actions=2)[1].said == NO_ACTIONS
+    assert go(task, true_dynamics(task), max_seconds=0.0)[1].said == NO_TIME
 
 
 def test_codes_within_the_radius_are_not_worth_a_new_plan(task):
@@ -105,13 +105,13 @@ def test_codes_within_the_radius_are_not_worth_a_new_plan(task):
             return shown
 
     noise = torch.tensor([[1 << 56]])
-    goal = CodeGoal(task.word(task.goal), mask=~noise)
+    goal = CodeGoal(true_code(task, task.goal), mask=~noise)
 
     class Flickering:
         n_actions = 4
 
         def successors(self, words):
-            return task.rules("cpu").successors(words & ~noise)
+            return true_dynamics(task).successors(words & ~noise)
 
     for radius, replans in ((1, 0), (0, task.optimal)):
         world = Noisy(task)
@@ -123,6 +123,6 @@ def test_codes_within_the_radius_are_not_worth_a_new_plan(task):
 
 def test_the_controls_take_one_step_at_a_time(task):
     for planner in (greedy_step, random_step(rng(1, "test"))):
-        _, episode = go(task, task.rules("cpu"), planner=planner, max_actions=12)
+        _, episode = go(task, true_dynamics(task), planner=planner, max_actions=12)
         assert len(episode.plans) >= 1
         assert all(len(plan.actions) == 1 for plan in episode.plans)

@@ -8,9 +8,9 @@ import torch
 
 from dwmr import InputError, Transitions
 from dwmr.planning import PLANNERS, Budget, act, agent_of, prepare_agent
-from dwmr.planning.board_rules import fewest_moves
 from dwmr.seeding import rng
 from dwmr.worlds import sliding_tiles
+from dwmr.worlds.sliding_tiles import fewest_moves
 from tests.evaluation.ring import draw, ring_model, ring_transitions
 
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 import dwmr
 from dwmr.data.collect import collect_benchmark
-from dwmr.planning.tasks import tasks_of
+from dwmr.worlds.registry import tasks_of
 
 
 @pytest.fixture(scope="module")

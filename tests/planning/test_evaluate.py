@@ -19,7 +19,7 @@ from dwmr.planning.benchmark import (
     summarize,
     try_tasks,
 )
-from dwmr.planning.tasks import tasks_of
+from dwmr.worlds.registry import tasks_of
 
 TRIAL = Trial("a", "done", True, True, True, False, 4, 4, 0, 0, 10, 40, 0.5)
 

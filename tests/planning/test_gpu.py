@@ -7,11 +7,12 @@ import torch
 
 from dwmr.models.predictors import MLPPredictor
 from dwmr.planning import PLANNERS, Budget, CodeGoal, pack
-from dwmr.planning.board_rules import TileDynamics, fewest_moves, pack_boards
 from dwmr.planning.dynamics import AllActionsDynamics
 from dwmr.planning.nodes import Nodes
 from dwmr.seeding import rng
 from dwmr.worlds import sliding_tiles
+from dwmr.worlds.sliding_tiles import fewest_moves
+from tests.planning.graphs import tile_codes, tile_dynamics
 
 pytestmark = [
     pytest.mark.gpu,
@@ -23,11 +24,9 @@ pytestmark = [
 def test_the_8_puzzle_is_solved_alike(name):
     generator = rng(3, "pair")
     boards = [sliding_tiles.random_board(generator, 3, 3) for _ in range(2)]
-    start, goal = (pack_boards(board[None]) for board in boards)
-    on_cpu = PLANNERS[name](TileDynamics(), start, CodeGoal(goal), budget=Budget(nodes=10**6))
-    on_gpu = PLANNERS[name](
-        TileDynamics(device="cuda"), start.cuda(), CodeGoal(goal.cuda()), budget=Budget(nodes=10**6)
-    )
+    start, goal = (tile_codes(board) for board in boards)
+    on_cpu = PLANNERS[name](tile_dynamics(), start, CodeGoal(goal), budget=Budget(nodes=10**6))
+    on_gpu = PLANNERS[name](tile_dynamics(), start.cuda(), CodeGoal(goal.cuda()), budget=Budget(nodes=10**6))
     assert on_gpu.outcome == on_cpu.outcome
     assert on_gpu.actions == on_cpu.actions
     assert (on_gpu.generated, on_gpu.kept) == (on_cpu.generated, on_cpu.kept)

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from dwmr import InputError
 from dwmr.planning import EXHAUSTED, OUT_OF_BUDGET, PLANNERS, SOLVED, Budget, CodeGoal, find_planner
-from dwmr.planning.board_rules import TableDynamics, TileDynamics, fewest_moves, pack_boards
 from dwmr.planning.search import beam, best_first
 from dwmr.seeding import rng
 from dwmr.worlds import ice_slider, sliding_tiles
 from dwmr.worlds.grid_world import cell_of, reachable
-from tests.planning.graphs import Graph, distances
+from dwmr.worlds.sliding_tiles import fewest_moves
+from tests.planning.graphs import Graph, distances, tile_codes, tile_dynamics
 
 OPTIMAL = ("breadth_first", "astar")
 
@@ -82,8 +82,8 @@ def test_a_budget_of_nodes_is_kept_and_its_end_is_said(table, nodes, name):
 @pytest.mark.parametrize("name", PLANNERS)
 @pytest.mark.parametrize(("budget", "reason"), [(Budget(seconds=0.0), "seconds"), (Budget(memory=100), "memory")])
 def test_budgets_of_time_and_memory(name, budget, reason):
-    start, goal = (pack_boards(board[None]) for board in pair(0))
-    plan = PLANNERS[name](TileDynamics(), start, CodeGoal(goal), budget=budget)
+    start, goal = (tile_codes(board) for board in pair(0))
+    plan = PLANNERS[name](tile_dynamics(), start, CodeGoal(goal), budget=budget)
     assert (plan.outcome, plan.reason, plan.actions) == (OUT_OF_BUDGET, reason, [])
 
 
@@ -95,9 +95,9 @@ def pair(number):
 @pytest.mark.parametrize("number", range(2))
 def test_the_8_puzzle_is_solved_in_the_fewest_moves(number):
     boards = pair(number)
-    start, goal = (pack_boards(board[None]) for board in boards)
+    start, goal = (tile_codes(board) for board in boards)
     for name in OPTIMAL:
-        plan = PLANNERS[name](TileDynamics(), start, CodeGoal(goal))
+        plan = PLANNERS[name](tile_dynamics(), start, CodeGoal(goal))
         assert len(plan.actions) == fewest_moves(*boards)
         board = boards[0]
         for action in plan.actions:
@@ -112,7 +112,7 @@ def test_an_unsolvable_2_by_3_board_is_exhausted_after_all_360():
     start[1, 1:] = start[1, :0:-1]
     assert not sliding_tiles.solvable(start, goal)
     for name in ("breadth_first", "astar", "batch_astar", "greedy"):
-        plan = PLANNERS[name](TileDynamics(2, 3), pack_boards(start[None]), CodeGoal(pack_boards(goal[None])))
+        plan = PLANNERS[name](tile_dynamics(2, 3), tile_codes(start), CodeGoal(tile_codes(goal)))
         assert (plan.outcome, plan.kept, plan.actions) == (EXHAUSTED, 360, [])
 
 
@@ -120,20 +120,20 @@ def test_traps_of_ice_slider_are_exhausted_and_its_levels_solved():
     """From every cell of some levels: solved if and only if the true graph has a way."""
     for seed in (2000, 2001):
         level = ice_slider.make_level(seed, 1)
-        table, goal = ice_slider.destinations(level), cell_of(level.goal)
-        dynamics = TableDynamics(table)
+        table, goal = level.moves, cell_of(level.goal)
+        dynamics = Graph(table)
         outcomes = set()
-        for cell in sorted(reachable(table.tolist(), cell_of(level.start))):
+        for cell in sorted(reachable(table, cell_of(level.start))):
             plan = PLANNERS["breadth_first"](dynamics, torch.tensor([[cell]]), CodeGoal(torch.tensor([[goal]])))
-            assert plan.solved == (goal in reachable(table.tolist(), cell))
+            assert plan.solved == (goal in reachable(table, cell))
             outcomes.add(plan.outcome)
         assert outcomes == {SOLVED, EXHAUSTED}
 
 
 def test_a_beam_that_dropped_states_proves_nothing():
-    start, goal = (pack_boards(board[None]) for board in pair(0))
+    start, goal = (tile_codes(board) for board in pair(0))
     unreachable = CodeGoal(goal ^ 1)
-    plan = beam(TileDynamics(), start, unreachable, lambda w: w[:, 0] % 7, Budget(nodes=3000), width=10)
+    plan = beam(tile_dynamics(), start, unreachable, lambda w: w[:, 0] % 7, Budget(nodes=3000), width=10)
     assert plan.outcome == OUT_OF_BUDGET
 
 
@@ -152,4 +152,4 @@ def test_unknown_planners_are_refused():
     with pytest.raises(InputError, match="did you mean 'astar'"):
         find_planner("a_star")
     with pytest.raises(InputError, match=r"one code \(1, W\)"):
-        PLANNERS["astar"](TileDynamics(), torch.zeros(2, 1, dtype=torch.int64), CodeGoal(torch.zeros(1, 1)))
+        PLANNERS["astar"](tile_dynamics(), torch.zeros(2, 1, dtype=torch.int64), CodeGoal(torch.zeros(1, 1)))

@@ -3,10 +3,9 @@ import torch
 
 from dwmr import InputError
 from dwmr.planning import PLANNERS, CodeGoal
-from dwmr.planning.board_rules import TileDynamics, pack_boards
 from dwmr.planning.value import FILE, ValueHeuristic, ValueTraining, imagined_walks, load_value, save_value, train_value
 from dwmr.worlds import sliding_tiles
-from tests.planning.graphs import Graph
+from tests.planning.graphs import Graph, tile_codes, tile_dynamics
 
 LINE = Graph([[max(n - 1, 0), min(n + 1, 7)] for n in range(8)])
 
@@ -57,8 +56,8 @@ def test_a_search_is_shorter_with_it(learned):
 
 
 def test_walks_take_possible_actions_only():
-    boards = pack_boards(sliding_tiles.goal_board(3, 3)[None]).repeat(20, 1)
-    walks = imagined_walks(TileDynamics(), boards, 10, torch.Generator().manual_seed(0))
+    boards = tile_codes(sliding_tiles.goal_board(3, 3)).repeat(20, 1)
+    walks = imagined_walks(tile_dynamics(), boards, 10, torch.Generator().manual_seed(0))
     assert walks.shape == (11, 20, 1)
     assert (walks[1:] != walks[:-1]).all()
     stuck = Graph([[-1, -1]])

@@ -9,21 +9,18 @@ import pytest
 import dwmr
 from dwmr.cli import main
 from dwmr.data.collect import collect_benchmark
-from dwmr.errors import InputError
 from dwmr.symbolic import BitRules, SymbolicModel, Task, export_pddl, fast_downward
 from dwmr.symbolic.fitting import Rule
-from dwmr.symbolic.level_symbols import action_names, level_task
 from dwmr.symbolic.saliency import boxes, cell_box, influence
+from dwmr.worlds.registry import action_names
 from tests.symbolic.exact import ICE_LAYOUT, ice_encode
 
 FIGURES = {"pairs": 10, "states": 90.0, "bits": 99.0, "copy": 50.0}
 
 
 def test_an_export_says_it_all(ice_symbols, ice_levels, tmp_path):
-    level = level_task("iceslider", 2000)
-    files = export_pddl(
-        ice_symbols, ice_encode, ice_levels, tmp_path / "out", task=Task("level-2000", level.start, level.goal)
-    )
+    task = Task.of_world("iceslider", 2000)
+    files = export_pddl(ice_symbols, ice_encode, ice_levels, tmp_path / "out", task=task)
     assert files == ["domain.pddl", "fidelity.json", "problem.pddl", "rules.md", "symbols.png"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == files
     rules = (tmp_path / "out" / "rules.md").read_text()
@@ -60,17 +57,6 @@ def test_bits_are_listed_with_their_pixels(tiny, tmp_path):
     assert "- flips on action-0 when it is off and bit 1 is on (9 cases, wrong in 0)" in text
     assert "- flips on action-2 by 2 more rules" in text
     assert "## Bit 2\ndepends on no pixels that could be found\n\n- never flips" in text
-
-
-def test_plans_are_run_by_the_true_rules():
-    level = level_task("iceslider", 0, min_solution=1)
-    assert level.shortest == 3
-    assert level.reaches([3, 2, 3])
-    assert not level.reaches([3, 2])
-    jump = level_task("digitjump", 0)
-    assert jump.reaches([3, 3, 1, 1, 1])
-    with pytest.raises(InputError, match="'8puzzle' has no levels"):
-        level_task("8puzzle", 0)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from dwmr.symbolic.cells import Atom, Symbols
 from dwmr.symbolic.code_samples import met_codes
 from dwmr.symbolic.export import Task, solve
 from dwmr.symbolic.fitting import Rule
-from dwmr.symbolic.level_symbols import level_task
 from dwmr.worlds.actions import NAMES
 from tests.symbolic.exact import ROW, Tiles, ice_encode, ice_predict, row_code
 
@@ -67,15 +66,14 @@ def test_single_bits(planner):
 
 def test_one_domain_serves_all_levels(ice_symbols, planner):
     for seed in range(2000, 2006):
-        level = level_task("iceslider", seed)
-        found = solve(ice_symbols, ice_encode, ice_predict, Task(f"level-{seed}", level.start, level.goal, level))
+        found = solve(ice_symbols, ice_encode, ice_predict, Task.of_world("iceslider", seed))
         assert found["reached"], seed
         assert found["predictor_agrees"]
         assert found["length"] == found["shortest"] > 8
 
 
 def test_parentheses_match_and_names_are_plain(ice_symbols):
-    level = level_task("iceslider", 0)
+    level = Task.of_world("iceslider", 0)
     codes = ice_encode(np.stack([level.start, level.goal]))
     for text in (ice_symbols.domain, ice_symbols.problem(*codes)):
         assert text.count("(") == text.count(")")

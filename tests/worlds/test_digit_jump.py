@@ -3,8 +3,8 @@ import random
 import numpy as np
 import pytest
 
-from dwmr.worlds import digit_jump
-from dwmr.worlds.digit_jump import Level, destinations, labels, make_level, solve
+from dwmr.worlds.digit_jump import DigitJump, Level, make_level
+from dwmr.worlds.grid_world import GridState, solve
 
 FIRST_ROW_ONES = (1,) * 8 + (6,) * 56
 
@@ -21,7 +21,7 @@ def test_levels_are_the_first_draw_that_can_be_solved():
         grid = [[dice.randint(1, 6) for _ in range(8)] for _ in range(8)]
         while not plainly_solvable(grid):
             grid = [[dice.randint(1, 6) for _ in range(8)] for _ in range(8)]
-        assert make_level(seed).digit_grid.tolist() == grid
+        assert np.array(make_level(seed).digits).reshape(8, 8).tolist() == grid
 
 
 def plainly_solvable(grid):
@@ -36,9 +36,9 @@ def plainly_solvable(grid):
 
 
 def test_jumps_by_hand():
-    table = destinations(Level(FIRST_ROW_ONES))
-    assert table[0].tolist() == [0, 1, 0, 8, 0]  # digit 1 in the corner: up and left stay
-    assert table[9].tolist() == [9, 15, 9, 57, 9]  # digit 6 at (1, 1)
+    moves = Level(FIRST_ROW_ONES).moves
+    assert moves[0] == (0, 1, 0, 8)  # digit 1 in the corner: up and left stay
+    assert moves[9] == (9, 15, 9, 57)  # digit 6 at (1, 1)
 
 
 def test_a_level_without_solution_says_so():
@@ -47,15 +47,15 @@ def test_a_level_without_solution_says_so():
 
 
 def test_labels_show_digit_and_agent():
-    grid = labels(Level(FIRST_ROW_ONES).digit_grid, np.array([2, 8]))
-    assert grid.dtype == np.uint8
-    assert grid[0, 0].tolist() == [0, 0, 6, 0, 0, 0, 0, 0]
-    assert grid[1, 0].tolist() == [0] * 8
-    assert grid[1, 1].tolist() == [11, 5, 5, 5, 5, 5, 5, 5]
+    one, other = (DigitJump().labels(GridState(Level(FIRST_ROW_ONES), agent)) for agent in (2, 8))
+    assert one.dtype == np.uint8
+    assert one[0].tolist() == [0, 0, 6, 0, 0, 0, 0, 0]
+    assert other[0].tolist() == [0] * 8
+    assert other[1].tolist() == [11, 5, 5, 5, 5, 5, 5, 5]
 
 
 def test_the_solution_leads_the_puzzle_to_its_goal():
-    puzzle = digit_jump.DigitJump()
+    puzzle = DigitJump()
     state = puzzle.reset(5)
     for action in solve(state.level):
         assert not puzzle.solved(state)

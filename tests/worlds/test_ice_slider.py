@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dwmr.worlds import ice_slider
-from dwmr.worlds.actions import DIRECTIONS, MOVES, NOOP
-from dwmr.worlds.grid_world import cell_of
-from dwmr.worlds.ice_slider import Level, destinations, labels, make_level, solve
+from dwmr.worlds.actions import DIRECTIONS, MOVES
+from dwmr.worlds.grid_world import GridState, cell_of, solve
+from dwmr.worlds.ice_slider import IceSlider, Level, make_level
 
 LEVELS_SHA256 = "471f8ef2f02875d321dfe72508f8a56183b688f8dc1cbc8d5c82f91815ceebbb"
 
@@ -41,7 +41,7 @@ def test_levels_agree_with_a_plain_reading_of_the_rules(min_solution, easy, seed
     for seed in range(seeds):
         level = make_level(seed, min_solution, easy)
         grid, start, goal, solution = plain_level(seed, min_solution, easy)
-        assert level.rock_grid.astype(int).tolist() == grid
+        assert np.array(level.rocks, int).reshape(8, 8).tolist() == grid
         assert (level.start, level.goal) == (start, goal)
         assert solve(level) == tuple(solution)
 
@@ -89,9 +89,9 @@ def plain_slide(grid, place, action):
 def test_a_slide_by_hand():
     rocks = [False] * 64
     rocks[cell_of((3, 6))] = True
-    table = destinations(Level(tuple(rocks), start=(0, 0), goal=(7, 7)))
-    ends = [tuple(map(int, divmod(end, 8))) for end in table[cell_of((3, 2))]]
-    assert ends == [(0, 2), (3, 5), (3, 0), (7, 2), (3, 2)]
+    level = Level(tuple(rocks), start=(0, 0), goal=(7, 7))
+    ends = [divmod(end, 8) for end in level.moves[cell_of((3, 2))]]
+    assert ends == [(0, 2), (3, 5), (3, 0), (7, 2)]
 
 
 def test_the_goal_does_not_stop_the_agent():
@@ -112,32 +112,32 @@ def test_impossible_demands_are_refused(monkeypatch):
 @settings(deadline=None, max_examples=60)
 def test_a_slide_is_straight_and_ends_at_a_rock_or_the_edge(seed, cell, action):
     level = make_level(seed)
-    rocks = level.rock_grid
-    here, there = divmod(cell, 8), divmod(int(destinations(level)[cell, action]), 8)
+    rocks = np.array(level.rocks).reshape(8, 8)
+    here, there = divmod(cell, 8), divmod(level.moves[cell][action], 8)
     direction = np.array(DIRECTIONS[action])
     distance = np.abs(np.subtract(there, here)).sum()
     assert np.array_equal(here + direction * distance, there)
     assert not any(rocks[tuple(here + direction * step)] for step in range(1, distance + 1))
     beyond = there + direction
     assert (beyond < 0).any() or (beyond > 7).any() or rocks[tuple(beyond)]
-    assert destinations(level)[cell, NOOP] == cell
 
 
 def test_labels_by_hand():
-    rocks = np.zeros((8, 8), bool)
-    rocks[0, 0] = True
-    goal = cell_of((0, 2))
-    grids = labels(rocks, np.array([1, goal]), np.array([goal, goal]))
-    assert grids.dtype == np.uint8
-    assert grids[0, 0].tolist() == [0, 3, 2, 1, 1, 1, 1, 1]
-    assert grids[1, 0].tolist() == [0, 1, 3, 1, 1, 1, 1, 1]  # the agent hides the goal
-    assert (grids[:, 1:] == 1).all()
-    many = labels(np.stack([rocks, ~rocks]), np.array([1, 1]), np.array([2, 2]))
-    assert many[1, 0].tolist() == [1, 3, 2, 0, 0, 0, 0, 0]
+    rocks = np.zeros(64, bool)
+    rocks[0] = True
+    level = Level(tuple(rocks.tolist()), start=(0, 1), goal=(0, 2))
+    world = IceSlider()
+    grid = world.labels(GridState(level, 1))
+    assert grid.dtype == np.uint8
+    assert grid[0].tolist() == [0, 3, 2, 1, 1, 1, 1, 1]
+    assert (grid[1:] == 1).all()
+    on_goal = world.labels(GridState(level, 2))
+    assert on_goal[0].tolist() == [0, 1, 3, 1, 1, 1, 1, 1]  # the agent hides the goal
+    assert world.labels(GridState(level, 1)).tolist() == grid.tolist()
 
 
 def test_the_solution_leads_the_puzzle_to_its_goal():
-    puzzle = ice_slider.IceSlider(min_solution=4)
+    puzzle = IceSlider(min_solution=4)
     state = first = puzzle.reset(3)
     for action in solve(first.level):
         assert not puzzle.solved(state)

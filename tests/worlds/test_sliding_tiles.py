@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from dwmr.seeding import rng
 from dwmr.worlds import sliding_tiles as tiles
-from dwmr.worlds.actions import DIRECTIONS, DOWN, LEFT, MOVES, NOOP, RIGHT, UP
+from dwmr.worlds.actions import DIRECTIONS, DOWN, LEFT, MOVES, RIGHT, UP
 from dwmr.worlds.digits import Digits
 
 MIDDLE = np.array([[1, 2, 3], [4, 0, 5], [6, 7, 8]])
 
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.tuples(st.integers(2, 5), st.integers(2, 5))
-actions = st.integers(0, 4)
+actions = st.sampled_from(MOVES)
 
 
 def flat_digits() -> Digits:
@@ -31,7 +31,6 @@ def flat_digits() -> Digits:
         (RIGHT, [[1, 2, 3], [4, 5, 0], [6, 7, 8]]),
         (LEFT, [[1, 2, 3], [0, 4, 5], [6, 7, 8]]),
         (DOWN, [[1, 2, 3], [4, 7, 5], [6, 0, 8]]),
-        (NOOP, [[1, 2, 3], [4, 0, 5], [6, 7, 8]]),
     ],
 )
 def test_an_action_moves_the_blank(action, after):
@@ -49,9 +48,9 @@ def test_the_blank_stays_on_the_board():
     assert np.array_equal(tiles.step(goal, LEFT), goal)
 
 
-@pytest.mark.parametrize("action", [-1, 5])
+@pytest.mark.parametrize("action", [-1, 4])
 def test_unknown_actions_are_refused(action):
-    with pytest.raises(ValueError, match=f"between 0 and 4, got {action}"):
+    with pytest.raises(ValueError, match=f"between 0 and 3, got {action}"):
         tiles.step(MIDDLE, action)
 
 

@@ -3,7 +3,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dwmr.worlds import digit_jump, ice_slider, tiles
+from dwmr.worlds import tiles
+from dwmr.worlds.digit_jump import DigitJump
+from dwmr.worlds.ice_slider import IceSlider
 
 NAMES = ("rock", "ice", "goal", "agent")
 MEAN_COLOURS = {
@@ -43,7 +45,7 @@ def test_no_two_digit_tiles_are_alike():
 
 @pytest.mark.parametrize(
     ("draw", "drawn"),
-    [(ice_slider.draw, tiles.ice_slider()), (digit_jump.draw, tiles.digit_jump())],
+    [(IceSlider().draw, tiles.ice_slider()), (DigitJump().draw, tiles.digit_jump())],
 )
 def test_every_cell_shows_the_tile_of_its_label(draw, drawn, monkeypatch):
     monkeypatch.setattr(tiles, "_CHUNK", 3)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 import dwmr
-from dwmr.cli import campaigns, exporting, learning, plans, trust  # noqa: F401 - they add their commands to the app
+from dwmr.cli import campaigns, collecting, exporting, learning, plans, trust  # noqa: F401 - they add their commands to the app
 from dwmr.cli.common import app, err, say
 from dwmr.errors import ExportFailed, InputError, TrainingDiverged
 from dwmr.worlds.digits import DigitsUnavailable

@@ -11,11 +11,12 @@ import typer
 from rich.console import Console
 
 from dwmr.config import parse_option
-from dwmr.data import collect as benchmarks
+from dwmr.data.collect import cached_world
 from dwmr.data.transitions import Splits, Transitions, load_splits
 from dwmr.errors import InputError, unknown
 from dwmr.models.checkpoint import RUN, RunInfo, read_info
 from dwmr.models.world_model import WorldModel
+from dwmr.worlds.registry import WORLDS
 
 app = typer.Typer(
     help="Learn Boolean world models from images and discrete actions.",
@@ -51,12 +52,12 @@ def parse_settings(settings: list[str]) -> dict[str, Any]:
 
 
 def load_data(data: Path | None, benchmark: str) -> Splits:
-    """The data named, or the benchmark's own, collected once into the cache."""
+    """The data at a path, or that of a world, collected once into the cache."""
     if data is not None:
         return load_splits(data)
-    if benchmark not in benchmarks.BENCHMARKS:
+    if benchmark not in WORLDS:
         raise InputError(f"{benchmark!r} has no data of its own; name yours with --data")
-    return load_splits(benchmarks.cached_benchmark(benchmark))
+    return load_splits(cached_world(benchmark))
 
 
 SPLITS = ("train", "val", "test")

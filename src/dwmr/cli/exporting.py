@@ -9,16 +9,14 @@ import numpy as np
 import typer
 
 from dwmr.cli.common import AsJson, Device, Seed, app, example, open_run, print_json, say
-from dwmr.data.collect import BENCHMARKS
 from dwmr.data.transitions import Splits, Transitions
 from dwmr.errors import InputError, unknown
-from dwmr.evaluation.level_graphs import GAMES
 from dwmr.models.onnx_export import ENCODER, PREDICTOR, export_onnx, require_packages
 from dwmr.models.world_model import WorldModel
 from dwmr.planning.strip import read_image
 from dwmr.symbolic import Task, export_pddl, fast_downward, layout_of, learn_symbols, solve
-from dwmr.symbolic.level_symbols import action_names, level_task
 from dwmr.symbolic.rules import FORMS
+from dwmr.worlds.registry import WORLDS, action_names
 
 TARGETS = ("onnx", "pddl")
 CHECKED = 2000  # images on which an ONNX export is checked
@@ -37,8 +35,7 @@ def export(
     to: Annotated[str, typer.Option("--to", help="onnx or pddl.")],
     out: Annotated[Path, typer.Option(help="The folder to write; it must not exist yet.")],
     data: Annotated[Path | None, typer.Option(help="Data folder or .npz; by default the run's benchmark.")] = None,
-    level: Annotated[int | None, typer.Option(help="pddl: the problem is this level of the benchmark.", min=0)] = None,
-    min_solution: Annotated[int, typer.Option(help="pddl: IceSlider levels take more actions than this.", min=0)] = 8,
+    level: Annotated[int | None, typer.Option(help="pddl: the problem is this level of the world.", min=0)] = None,
     start: Annotated[Path | None, typer.Option(help="pddl: image of the problem's start.")] = None,
     goal: Annotated[Path | None, typer.Option(help="pddl: image of its goal.")] = None,
     form: Annotated[str, typer.Option(help="pddl: rules shared by cells, of single bits, or auto.")] = "auto",
@@ -65,14 +62,14 @@ def export(
         fast_downward.find()
     info, model, splits, train = open_run(run, data, "train", device)
     benchmark = info.config.benchmark
-    task = _task(model, benchmark, level, min_solution, start, goal)
+    task = _task(model, benchmark, level, start, goal)
     fitted_on, judged_on = _parts(splits, train)
     symbolic = learn_symbols(
         model.encode,
         model.predict,
         fitted_on,
         judged_on,
-        actions=action_names(benchmark if benchmark in BENCHMARKS else None, model.n_actions),
+        actions=action_names(benchmark, model.n_actions),
         layout=layout_of(model),
         form=form,
     )
@@ -100,17 +97,14 @@ def _onnx(run: Path, out: Path, data: Path | None, as_json: bool) -> None:
     say(f"{out}: {ENCODER} and {PREDICTOR}, the same {checked['bits']} bits on {checked['images']:,} images and codes")
 
 
-def _task(
-    model: WorldModel, benchmark: str, level: int | None, min_solution: int, start: Path | None, goal: Path | None
-) -> Task | None:
+def _task(model: WorldModel, benchmark: str, level: int | None, start: Path | None, goal: Path | None) -> Task | None:
     if start is not None and goal is not None:
         return Task("problem", read_image(start, model.image_shape), read_image(goal, model.image_shape))
     if level is None:
         return None
-    if benchmark not in GAMES:
-        raise InputError(f"the run's benchmark {benchmark!r} has no levels; name images by --start and --goal")
-    found = level_task(benchmark, level, min_solution)
-    return Task(f"level-{level}", found.start, found.goal, found)
+    if benchmark not in WORLDS:
+        raise InputError(f"the run's world {benchmark!r} has no levels; name images by --start and --goal")
+    return Task.of_world(benchmark, level)
 
 
 def _parts(splits: Splits, train: Transitions) -> tuple[Transitions, Transitions]:

@@ -1,4 +1,4 @@
-"""Collecting, training, distilling, evaluating, and the list of presets."""
+"""Training, distilling, evaluating, and the list of presets."""
 
 from __future__ import annotations
 
@@ -24,14 +24,11 @@ from dwmr.cli.common import (
     open_run,
     out,
     parse_settings,
-    parts_of,
     print_json,
     say,
 )
 from dwmr.cli.trust import certificate
 from dwmr.config import option_names
-from dwmr.data import collect as benchmarks
-from dwmr.data.transitions import Transitions, load_splits
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.evaluation.evaluate import evaluate_many
 from dwmr.models.checkpoint import checkpoint_digest, save_model
@@ -40,46 +37,6 @@ from dwmr.presets import PRESETS, TUNED, preset
 from dwmr.training.distillation import check_numbers
 from dwmr.training.run_folder import read_metrics
 from dwmr.training.trainer import check_choices
-
-
-@app.command(
-    epilog=example(
-        "dwmr collect iceslider --out data/iceslider",
-        "dwmr collect --env dwmr/SlidingTiles-v0 --transitions 5000 --out data/tiles",
-    )
-)
-def collect(
-    destination: Annotated[Path, typer.Option("--out", help="Folder to make.")],
-    benchmark: Annotated[
-        str | None, typer.Argument(help="8puzzle, 8puzzle-noisy, iceslider, iceslider-noisy or digitjump.")
-    ] = None,
-    env: Annotated[str | None, typer.Option(help="Any Gymnasium environment with images and few actions.")] = None,
-    transitions: Annotated[int | None, typer.Option(help="Size of the training split.", min=1)] = None,
-    digits: Annotated[str, typer.Option(help="mnist, sklearn, or a folder with MNIST's IDX files.")] = "mnist",
-    render: Annotated[bool, typer.Option("--render", help="With --env: learn from rendered frames.")] = False,
-    episode_steps: Annotated[
-        int | None, typer.Option(help="With --env: begin anew after so many actions (200).", min=1)
-    ] = None,
-    seed: Seed = 0,
-) -> None:
-    """Collect transitions: the paper's splits of a benchmark, or random walks in any environment."""
-    if (benchmark is None) == (env is None):
-        raise InputError("name a benchmark or an environment: dwmr collect iceslider …, or dwmr collect --env ID …")
-    if env is not None:
-        from dwmr.data.gym_collect import EPISODE_STEPS, collect_env
-
-        if transitions is None:
-            raise InputError("--env needs --transitions: how many to collect for training")
-        steps = EPISODE_STEPS if episode_steps is None else episode_steps
-        collect_env(env, destination, transitions=transitions, seed=seed, render=render, episode_steps=steps)
-    elif benchmark is not None:
-        if render or episode_steps is not None:
-            raise InputError("--render and --episode-steps go with --env")
-        benchmarks.collect_benchmark(benchmark, destination, seed=seed, transitions=transitions, digits=digits)
-    splits = load_splits(destination)
-    preview = _preview(splits.train, destination / "preview.png")
-    sizes = ", ".join(f"{name} {len(part):,}" for name, part in parts_of(splits).items())
-    say(f"{destination}: {sizes}{preview}")
 
 
 @app.command(
@@ -281,13 +238,3 @@ def _parse_seeds(text: str) -> list[int]:
     if not 1 <= len(seeds) <= MOST_SEEDS or len(set(seeds)) != len(seeds):
         raise InputError(f"seeds must name 1 to {MOST_SEEDS}, and none twice, got {text!r}")
     return seeds
-
-
-def _preview(transitions: Transitions, path: Path) -> str:
-    from dwmr.plotting.pictures import save_preview
-
-    try:
-        save_preview(transitions, path)
-    except InputError as error:
-        return f" (no preview: {error})"
-    return f"; preview in {path}"

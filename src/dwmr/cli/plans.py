@@ -30,12 +30,14 @@ from dwmr.planning.benchmark import (
 )
 from dwmr.planning.painting import painter_of
 from dwmr.planning.search import PLANNERS, find_planner
+from dwmr.planning.simulator import TaskWorld
 from dwmr.planning.strip import Strip, action_names, read_image, save_strip
-from dwmr.planning.tasks import Task, TaskWorld, tasks_of
 from dwmr.planning.value import ValueTraining, load_value, save_value, train_value
 from dwmr.presets import changes
 from dwmr.provenance import describe_machine
 from dwmr.seeding import rng
+from dwmr.worlds.registry import tasks_of
+from dwmr.worlds.tasks import Task
 
 STARTS = 20_000  # frames that imagined walks begin from
 

@@ -10,13 +10,12 @@ import typer
 import dwmr
 from dwmr.cli import tables
 from dwmr.cli.common import AsJson, Device, Seed, app, check_split, example, open_run, out, print_json, say
-from dwmr.data.collect import LEVELS
 from dwmr.data.transitions import Rollouts, Transitions
 from dwmr.errors import InputError
-from dwmr.evaluation.level_graphs import GAMES, level_graphs
 from dwmr.models.world_model import WorldModel
+from dwmr.worlds.registry import WORLDS
 
-MOST_LEVELS = len(LEVELS["test"])
+MOST_LEVELS = 250
 
 
 @app.command(
@@ -58,14 +57,12 @@ def certificate(
     seed: int,
     levels: int = MOST_LEVELS,
 ) -> dict[str, Any]:
-    """`dwmr.certify` of a model, with the levels of the benchmark that the data says it is from."""
+    """`dwmr.certify` of a model, with the levels of the world that the data comes from."""
     if (test.image_shape, test.n_actions) != (model.image_shape, model.n_actions):
         raise InputError(
             f"the model takes images {model.image_shape} and {model.n_actions} actions, but the data has "
             f"{test.image_shape} and {test.n_actions}"
         )
-    benchmark = test.about.get("benchmark")
-    graphs = None
-    if levels and benchmark in GAMES:
-        graphs = level_graphs(benchmark, LEVELS["test"][:levels], seed)
+    world = WORLDS.get(test.about.get("benchmark", ""))
+    graphs = world.true_graphs(world.levels["test"][:levels], seed) if world is not None and levels else None
     return dwmr.certify(model.encode, model.predict, test, rollouts=rollout, graphs=graphs, horizon=horizon, seed=seed)

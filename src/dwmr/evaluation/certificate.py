@@ -13,9 +13,10 @@ from dwmr.errors import InputError
 from dwmr.evaluation.codes import code_health, confusions, information
 from dwmr.evaluation.drift import along_episodes, along_rollouts, measure_drift
 from dwmr.evaluation.stability import NOISE, noise_stability, redrawn_share, redrawn_states
-from dwmr.evaluation.true_graph import StateGraph, compare_graphs
+from dwmr.evaluation.true_graph import compare_graphs
 from dwmr.evaluation.verdicts import answers, summary
 from dwmr.models.callables import Encode, Predict, as_bits, keys
+from dwmr.worlds.tasks import StateGraph
 
 
 def certify(
@@ -36,7 +37,7 @@ def certify(
         predict: maps bits, as encode or predict returned them, and integer actions (N,) to the next bits (N, K)
         transitions: what to test the model on; best data that it was not trained on
         rollouts: long episodes for the drift; without them the episodes of ``transitions`` are used
-        graphs: true graphs of the world, such as those of `level_graphs.level_graphs`
+        graphs: true graphs of the world, such as `World.true_graphs` makes
         noise: standard deviations of the pixel noise to test, on the [0, 1] scale
         horizon: the longest roll-out, in steps
         seed: seed of the pixel noise

@@ -4,41 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dwmr.errors import InputError
 from dwmr.models.callables import Encode, Predict, Reachable, as_bits, explore, keys, take
+from dwmr.worlds.tasks import StateGraph
 
 MAX_LISTED = 10  # wrong edges in the result
 MAX_GROWTH = 4  # exploring a model stops at this many times the number of true states
-
-
-@dataclass(frozen=True, eq=False)
-class StateGraph:
-    """The true graph of a level: the S states that can be reached from the first one.
-
-    images  uint8 (S, C, H, W), a frame of each state
-    states  S descriptions, used to list wrong edges
-    table   int (S, A), the state that each action leads to
-    """
-
-    name: str
-    images: np.ndarray
-    states: Sequence[str]
-    table: np.ndarray
-
-    def __post_init__(self) -> None:
-        count, shape = len(self.images), self.table.shape
-        if len(self.states) != count or len(shape) != 2 or shape[0] != count:
-            raise InputError(
-                f"{self.name}: images, states and rows of the table must be equally many, got {count} images, "
-                f"{len(self.states)} states and a table of shape {shape}"
-            )
-        if int(self.table.min()) < 0 or int(self.table.max()) >= count:
-            raise InputError(f"{self.name}: the entries of the table must be states in [0, {count})")
 
 
 def compare_graphs(encode: Encode, predict: Predict, graphs: Sequence[StateGraph]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from dwmr.errors import InputError, unknown
 from dwmr.evaluation.intervals import wilson
@@ -22,9 +21,10 @@ from dwmr.planning.agent import Agent
 from dwmr.planning.goals import CodeGoal, board_goal
 from dwmr.planning.problem import EXHAUSTED, Budget, Goal
 from dwmr.planning.search import PLANNERS, Planner, find_planner
-from dwmr.planning.tasks import MAX_ACTIONS, Task, TaskWorld, TrueWorld, true_codes
+from dwmr.planning.simulator import TaskWorld, TrueWorld, true_code, true_codes, true_dynamics
 from dwmr.progress import bar
 from dwmr.seeding import rng
+from dwmr.worlds.tasks import Task
 
 CONTROLS = ("simulator", "greedy_step", "random")
 
@@ -39,7 +39,7 @@ class Setting:
     seconds: float = 10.0  # a search
     task_seconds: float = 30.0  # all searches of a task
     memory: int = Budget.memory
-    max_actions: int = MAX_ACTIONS
+    max_actions: int = 100
     simulated: str = "breadth_first"  # the planner of the control `simulator`
     seed: int = 0
 
@@ -200,9 +200,8 @@ def _try(task: Task, agent: Agent, name: str, setting: Setting, probe: Probe | N
     goal: Goal
     world: TaskWorld
     if name == "simulator":
-        word = task.word(task.goal)
-        agent = Agent(true_codes, task.rules(torch.device("cpu")), bits=64)
-        goal, world = CodeGoal(word), TrueWorld(task)
+        agent = Agent(true_codes, true_dynamics(task), bits=64)
+        goal, world = CodeGoal(true_code(task, task.goal)), TrueWorld(task)
     else:
         goal, world = _goal(task, agent, setting.goal, probe), TaskWorld(task)
     planner = _planner(name, setting.simulated, generator)
@@ -253,4 +252,4 @@ def _goal(task: Task, agent: Agent, kind: str, probe: Probe | None) -> Goal:
         raise unknown("kind of goal", kind, ("image", "probe"))
     if probe is None:
         raise InputError("a goal by probe needs labels: the states of the training frames")
-    return board_goal(probe, agent.bits, agent.encode(image[None]), task.agent)
+    return board_goal(probe, agent.bits, agent.encode(image[None]), task.world.agent_labels)

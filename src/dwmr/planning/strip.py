@@ -65,8 +65,8 @@ def read_image(path: Path, shape: tuple[int, int, int]) -> np.ndarray:
 
 
 def action_names(actions: Sequence[int], n_actions: int) -> list[str]:
-    """Words where the actions are the puzzles' four or five, numbers otherwise."""
-    return [NAMES[action] if n_actions in (4, 5) else str(action) for action in actions]
+    """The names of the four moves on a grid; other actions are numbers."""
+    return [NAMES[action] if n_actions == len(NAMES) else str(action) for action in actions]
 
 
 def _png(strip: Strip, imagined: np.ndarray, note: str) -> bytes:

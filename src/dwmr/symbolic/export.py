@@ -18,10 +18,11 @@ from dwmr.models.callables import Encode, Predict, as_bits
 from dwmr.symbolic import fast_downward, pddl
 from dwmr.symbolic.cells import Layout
 from dwmr.symbolic.code_samples import fidelity, met_codes
-from dwmr.symbolic.level_symbols import LevelTask
 from dwmr.symbolic.listing import BITS_PICTURE, SYMBOLS_PICTURE, listing
 from dwmr.symbolic.rules import BitRules, CellRules, fit
 from dwmr.symbolic.saliency import FRAMES, boxes, influence
+from dwmr.worlds import tasks
+from dwmr.worlds.registry import find_world
 
 DOMAIN, PROBLEM, RULES, FIDELITY, SOLUTION = "domain.pddl", "problem.pddl", "rules.md", "fidelity.json", "solution.json"
 PICTURED = 400  # frames from which the pictures are cut
@@ -63,12 +64,18 @@ def learn_symbols(
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Images uint8 (C, H, W) of where to begin and what to reach; the level, where it is one of a benchmark's."""
+    """Images uint8 (C, H, W) of the start and the goal; the planning task of a world that they show, if any."""
 
     name: str
     start: np.ndarray
     goal: np.ndarray
-    level: LevelTask | None = None
+    level: tasks.Task | None = None
+
+    @classmethod
+    def of_world(cls, name: str, number: int) -> Task:
+        """A planning task of a world, such as a level of IceSlider."""
+        task = find_world(name).task(number)
+        return cls(f"level-{number}", task.paint(task.start), task.paint(task.goal), task)
 
 
 def solve(model: SymbolicModel, encode: Encode, predict: Predict, task: Task, seconds: float = 60) -> dict[str, Any]:
@@ -85,7 +92,7 @@ def solve(model: SymbolicModel, encode: Encode, predict: Predict, task: Task, se
     found |= {"plan": list(answer.plan), "length": len(plan)}
     found["predictor_agrees"] = bool((as_bits(code)[0] == codes[1]).all())
     if task.level is not None:
-        found |= {"reached": task.level.reaches(plan), "shortest": task.level.shortest}
+        found |= {"reached": task.level.solved_by(plan), "shortest": task.level.optimal}
     return found
 
 

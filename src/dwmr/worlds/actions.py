@@ -1,19 +1,17 @@
-"""The five actions that all puzzles share, and where they lead on a grid."""
+"""The four moves on a grid."""
 
 from __future__ import annotations
 
-UP, RIGHT, LEFT, DOWN, NOOP = range(5)
+UP, RIGHT, LEFT, DOWN = MOVES = (0, 1, 2, 3)
 
-NAMES = ("up", "right", "left", "down", "no-op")
+NAMES = ("up", "right", "left", "down")
 
-DIRECTIONS = ((-1, 0), (0, 1), (0, -1), (1, 0), (0, 0))
-"""(rows down, columns right) of each action."""
-
-MOVES = (UP, RIGHT, LEFT, DOWN)
+DIRECTIONS = ((-1, 0), (0, 1), (0, -1), (1, 0))
+"""(rows down, columns right) of each move."""
 
 
 def target(rows: int, cols: int, cell: int, action: int, distance: int = 1) -> int:
-    """Cell ``distance`` steps away in the action's direction, or ``cell`` itself if that is off the grid.
+    """Cell ``distance`` steps away in the direction of a move, or ``cell`` itself if that is off the grid.
 
     Cells count row by row: ``cell = row * cols + col``.
     """

@@ -1,29 +1,86 @@
-"""What the puzzles with an agent on an 8×8 grid share: their state, and search over a table of moves.
-
-A table of moves holds, for each of the 64 cells (counted row by row), the cell where each of the five actions
-ends. A move that is blocked ends where it began.
-"""
+"""Worlds with an agent on an 8×8 grid, whose actions are a table of moves."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from dwmr.seeding import rng
+from dwmr.worlds import tiles
+from dwmr.worlds.actions import NAMES
+from dwmr.worlds.tasks import Task
+from dwmr.worlds.world import World
 
 SIZE = 8
 N_CELLS = SIZE * SIZE
+MAX_TRIES = 1_000_000
 
 Position = tuple[int, int]
 Table = Sequence[Sequence[int]]
-LevelT = TypeVar("LevelT")
+
+
+class Level(Protocol):
+    """A level never changes. Cells count row by row."""
+
+    @property
+    def start(self) -> Position:
+        """(row, col) where the agent begins."""
+
+    @property
+    def goal(self) -> Position: ...
+
+    @property
+    def moves(self) -> Table:
+        """For each of the 64 cells, the cell where each action ends. A blocked move ends where it began."""
+
+    @property
+    def board(self) -> np.ndarray:
+        """uint8 (8, 8), read-only: the labels without the agent."""
+
+
+@dataclass(frozen=True, order=True)
+class GridState:
+    """A level and the cell where the agent is."""
+
+    level: Any
+    agent: int
 
 
 @dataclass(frozen=True)
-class GridState(Generic[LevelT]):
-    """A level and the cell where the agent is."""
+class GridWorld(World):
+    """A world whose state is a `GridState`; subclasses make the levels and say how the agent is labelled."""
 
-    level: LevelT
-    agent: int
+    action_names = NAMES
+    image_shape = (3, SIZE * tiles.SIDE, SIZE * tiles.SIDE)
+    small_levels = True
+    task_kinds: ClassVar[tuple[str, ...]] = ("levels",)
+
+    @abstractmethod
+    def level(self, seed: int) -> Any:
+        """The `Level` of a seed."""
+
+    def reset(self, seed: int) -> GridState:
+        level = self.level(seed)
+        return GridState(level, cell_of(level.start))
+
+    def step(self, state: GridState, action: int) -> GridState:
+        return GridState(state.level, state.level.moves[state.agent][action])
+
+    def solved(self, state: GridState) -> bool:
+        return state.agent == cell_of(state.level.goal)
+
+    def state_name(self, state: GridState) -> str:
+        return f"row {state.agent // SIZE}, column {state.agent % SIZE}"
+
+    def task(self, number: int, kind: str = "", seed: int = 0) -> Task:
+        level = self.level(number)
+        start, goal = (GridState(level, cell_of(position)) for position in (level.start, level.goal))
+        generator = rng(seed, "planning", self.name, number)
+        return Task(f"level {number}", self, start, goal, len(solve(level)), generator)
 
 
 def cell_of(position: Position) -> int:
@@ -31,8 +88,16 @@ def cell_of(position: Position) -> int:
     return position[0] * SIZE + position[1]
 
 
+def solve(level: Level) -> tuple[int, ...]:
+    """A shortest solution, as actions; of several always the same one."""
+    solution = shortest_path(level.moves, cell_of(level.start), cell_of(level.goal))
+    if solution is None:
+        raise ValueError("the level has no solution")
+    return solution
+
+
 def shortest_path(table: Table, start: int, goal: int) -> tuple[int, ...] | None:
-    """Fewest actions from start to goal, None if there is no way.
+    """Fewest actions from start to goal, None if the goal cannot be reached.
 
     Breadth first, first in first out, actions in order: of several shortest paths always the same one.
     """
@@ -65,12 +130,3 @@ def reachable(successors: Sequence[Iterable[int]], start: int) -> set[int]:
                 found.add(end)
                 queue.append(end)
     return found
-
-
-def predecessors(table: Table) -> list[list[int]]:
-    """For each cell, the cells from which one action ends there."""
-    before: list[list[int]] = [[] for _ in table]
-    for cell, ends in enumerate(table):
-        for end in ends:
-            before[end].append(cell)
-    return before

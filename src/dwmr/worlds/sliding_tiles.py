@@ -6,133 +6,48 @@ A board is an integer array (rows, cols); 0 is the blank, which the actions move
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from dwmr.seeding import below, rng, shuffled
-from dwmr.worlds.actions import MOVES, NOOP, target
-
-if TYPE_CHECKING:
-    from dwmr.worlds.digits import Digits
+from dwmr.worlds.actions import MOVES, NAMES, target
+from dwmr.worlds.digits import Digits, load_digits
+from dwmr.worlds.tasks import Rules, StateNumbers, Task
+from dwmr.worlds.world import World
 
 TILE = 28
 GUTTER = 1
 MAX_CELLS = 100  # labels of more than two digits do not fit on a tile
+MAX_PACKED_CELLS = 16  # four bits a cell in 64
 
 _CHUNK = 2048  # frames drawn at once
-_FAIR_DRAW = 12  # divisible by 2, 3 and 4, the numbers of moves a blank can have
-
-
-def goal_board(rows: int, cols: int) -> np.ndarray:
-    """uint8 (rows, cols): the blank, then 1, 2, 3, …"""
-    if rows < 2 or cols < 2 or rows * cols > MAX_CELLS:
-        raise ValueError(f"expected at least 2×2 and at most {MAX_CELLS} cells, got {rows}×{cols}")
-    return np.arange(rows * cols, dtype=np.uint8).reshape(rows, cols)
-
-
-def step(board: np.ndarray, action: int) -> np.ndarray:
-    """The board after one action; an illegal move changes nothing."""
-    return step_batch(board[None], np.array([action]))[0]
-
-
-def step_batch(boards: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    """Boards (N, rows, cols) after one action each (N,)."""
-    actions = np.asarray(actions)
-    outside = (actions < 0) | (actions > NOOP)
-    if outside.any():
-        raise ValueError(f"actions must lie between 0 and {NOOP}, got {actions[outside][0]}")
-    n, rows, cols = boards.shape
-    after = boards.reshape(n, rows * cols).copy()
-    frames = np.arange(n)
-    blanks = np.argmin(after, axis=1)
-    ends = _blank_moves(rows, cols)[blanks, actions]
-    after[frames, blanks] = after[frames, ends]
-    after[frames, ends] = 0
-    return after.reshape(boards.shape)
-
-
-def valid_actions(board: np.ndarray) -> tuple[int, ...]:
-    """The moves that change the board."""
-    rows, cols = board.shape
-    blank = int(np.argmin(board))
-    return tuple(action for action in MOVES if target(rows, cols, blank, action) != blank)
-
-
-def solvable(board: np.ndarray, goal: np.ndarray) -> bool:
-    """Whether moves lead from board to goal.
-
-    Every move swaps two cells and moves the blank by one, so the permutation between the boards and the
-    blank's distance are both even or both odd. From 2×2 on, nothing else stands in the way.
-    """
-    for name, given in (("board", board), ("goal", goal)):
-        if given.shape != goal.shape or not np.array_equal(np.sort(given, axis=None), np.arange(goal.size)):
-            raise ValueError(f"{name} must hold 0 to {goal.size - 1} once each, shape {goal.shape}; got {given}")
-    order = np.argsort(goal, axis=None)[board.reshape(-1)]
-    swaps = np.triu(order[:, None] > order).sum()
-    distance = np.abs(np.argwhere(board == 0) - np.argwhere(goal == 0)).sum()
-    return bool((swaps + distance) % 2 == 0)
-
-
-def random_board(generator: np.random.Generator, rows: int, cols: int) -> np.ndarray:
-    """uint8 (rows, cols), uniform among the boards from which the goal can be reached."""
-    goal = goal_board(rows, cols)
-    board = shuffled(generator, rows * cols).astype(np.uint8)
-    if not solvable(board.reshape(rows, cols), goal):
-        # Swapping tiles 1 and 2 pairs each unsolvable board with a solvable one.
-        one, two = np.flatnonzero(board == 1), np.flatnonzero(board == 2)
-        board[one], board[two] = 2, 1
-    return board.reshape(rows, cols)
-
-
-def random_walk(generator: np.random.Generator, board: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Boards uint8 (steps + 1, rows, cols) and actions int64 (steps,) of a walk, uniform over valid moves."""
-    rows, cols = board.shape
-    choices = []
-    for cell in range(rows * cols):
-        ways = [(action, target(rows, cols, cell, action)) for action in MOVES]
-        ways = [(action, end) for action, end in ways if end != cell]
-        choices.append(ways * (_FAIR_DRAW // len(ways)))
-    tiles = bytearray(board.astype(np.uint8).tobytes())
-    blank = tiles.index(0)
-    boards, actions = bytearray(tiles), []
-    for draw in below(generator, _FAIR_DRAW, steps).tolist():
-        action, end = choices[blank][draw]
-        tiles[blank], tiles[end] = tiles[end], 0
-        blank = end
-        boards += tiles
-        actions.append(action)
-    return np.frombuffer(boards, np.uint8).reshape(steps + 1, rows, cols), np.array(actions, np.int64)
-
-
-def image_shape(rows: int, cols: int) -> tuple[int, int]:
-    """Height and width in pixels."""
-    return rows * (TILE + GUTTER) + GUTTER, cols * (TILE + GUTTER) + GUTTER
-
-
-def draw(boards: np.ndarray, digits: Digits, generator: np.random.Generator) -> np.ndarray:
-    """Boards (N, rows, cols) as uint8 (N, 1, H, W), every tile of every frame in fresh handwriting."""
-    n, rows, cols = boards.shape
-    images = np.zeros((n, 1, *image_shape(rows, cols)), np.uint8)
-    for first in range(0, n, _CHUNK):
-        part = slice(first, first + _CHUNK)
-        _draw_chunk(boards[part], digits, generator, images[part, 0])
-    return images
+_FAIR_DRAW = 12  # divisible by 2, 3 and 4, the possible numbers of moves
+_TILE_BITS = 4
 
 
 @dataclass(frozen=True)
-class SlidingTiles:
-    """The puzzle as `dwmr.worlds.gym_env` wants it; ``size`` is a number or (rows, cols)."""
+class SlidingTiles(World):
+    """Order the tiles. The labels are the board.
+
+    Args:
+        size: a number, or (rows, cols).
+        digits: source of the digits on the tiles, as `dwmr.worlds.digits.load_digits` takes it.
+    """
 
     size: int | Sequence[int] = 3
     digits: str = "mnist"
 
+    name = "8puzzle"
+    action_names = NAMES
+    sizes = {"train": 30_000, "val": 6_000, "test": 6_000}  # noqa: RUF012
+    task_kinds = ("pairs",)
+    task_numbers = range(200)
+
     def __post_init__(self) -> None:
-        # Wrong sizes and missing digits show up when the puzzle is made, not in its first frame.
-        goal_board(*self._shape)
-        _training_digits(self.digits)
+        goal_board(*self._shape)  # refuses impossible sizes
 
     @property
     def _shape(self) -> tuple[int, int]:
@@ -147,8 +62,9 @@ class SlidingTiles:
         return rows * cols
 
     @property
-    def observation_shape(self) -> tuple[int, int, int]:
-        return (*image_shape(*self._shape), 1)
+    def image_shape(self) -> tuple[int, int, int]:
+        rows, cols = (GUTTER + cells * (TILE + GUTTER) for cells in self._shape)
+        return 1, rows, cols
 
     def reset(self, seed: int) -> np.ndarray:
         generator = rng(seed, "sliding tiles")
@@ -166,21 +82,192 @@ class SlidingTiles:
     def labels(self, state: np.ndarray) -> np.ndarray:
         return state.copy()
 
-    def draw(self, state: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        return draw(state[None], _training_digits(self.digits), generator)[0].transpose(1, 2, 0)
+    def key(self, state: np.ndarray) -> Hashable:
+        return state.tobytes()
+
+    def draw(self, labels: np.ndarray, generator: np.random.Generator, split: str = "train") -> np.ndarray:
+        return draw(labels, load_digits(self.digits, split), generator)
+
+    def with_digits(self, source: str) -> World:
+        return replace(self, digits=source)
+
+    def drawing(self, split: str) -> dict[str, Any]:
+        return {"digits": load_digits(self.digits, split).source}
+
+    def split_shape(self, count: int) -> tuple[int, int]:
+        return 1, count
+
+    def walk(self, seed: int, split: str, episodes: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """Random walks from random solvable boards, by moves that change the board."""
+        generator = rng(seed, f"{self.name} walk", split)
+        walks = [random_walk(generator, random_board(generator, *self._shape), steps) for _ in range(episodes)]
+        return np.stack([boards for boards, _ in walks]), np.stack([actions for _, actions in walks])
+
+    def task(self, number: int, kind: str = "", seed: int = 0) -> Task:
+        """Start and goal are drawn evenly among the pairs of different boards with a solution (3×3 only)."""
+        start, goal = _pairs(seed, max(number + 1, self.task_numbers.stop))[number]
+        generator = rng(seed, "planning", f"{self.name} digits", number)
+        return Task(f"pair {number}", self, start, goal, fewest_moves(start, goal), generator)
+
+    def rules(self) -> Rules:
+        rows, cols = self._shape
+        return TileRules(rows, cols) if rows * cols <= MAX_PACKED_CELLS else StateNumbers(self)
+
+
+class TileRules:
+    """The rules for many boards at once. A board's number holds four bits a cell; only valid moves are possible."""
+
+    def __init__(self, rows: int = 3, cols: int = 3) -> None:
+        self._shape = rows, cols
+        self._shifts = _TILE_BITS * np.arange(rows * cols)
+
+    def number(self, state: np.ndarray) -> int:
+        return int(self._numbers(state[None])[0])
+
+    def successors(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        boards = (numbers[:, None] >> self._shifts & (2**_TILE_BITS - 1)).reshape(-1, *self._shape)
+        ends = [self._numbers(step_batch(boards, np.full(len(boards), move))) for move in MOVES]
+        after = np.stack(ends, axis=1)
+        return after, after != numbers[:, None]
+
+    def _numbers(self, boards: np.ndarray) -> np.ndarray:
+        return (boards.reshape(len(boards), -1).astype(np.int64) << self._shifts).sum(1)
+
+
+def goal_board(rows: int, cols: int) -> np.ndarray:
+    """uint8 (rows, cols): the blank, then 1, 2, 3, …"""
+    if rows < 2 or cols < 2 or rows * cols > MAX_CELLS:
+        raise ValueError(f"expected at least 2×2 and at most {MAX_CELLS} cells, got {rows}×{cols}")
+    return np.arange(rows * cols, dtype=np.uint8).reshape(rows, cols)
+
+
+def step(board: np.ndarray, action: int) -> np.ndarray:
+    """The board after one action; an illegal move changes nothing."""
+    return step_batch(board[None], np.array([action]))[0]
+
+
+def step_batch(boards: np.ndarray, actions: np.ndarray) -> np.ndarray:
+    """Boards (N, rows, cols) after one action each (N,)."""
+    actions = np.asarray(actions)
+    outside = (actions < 0) | (actions >= len(MOVES))
+    if outside.any():
+        raise ValueError(f"actions must lie between 0 and {len(MOVES) - 1}, got {actions[outside][0]}")
+    n, rows, cols = boards.shape
+    after = boards.reshape(n, rows * cols).copy()
+    frames = np.arange(n)
+    blanks = np.argmin(after, axis=1)
+    ends = _blank_moves(rows, cols)[blanks, actions]
+    after[frames, blanks] = after[frames, ends]
+    after[frames, ends] = 0
+    return after.reshape(boards.shape)
+
+
+def valid_actions(board: np.ndarray) -> tuple[int, ...]:
+    """The moves that change the board."""
+    blank = int(np.argmin(board))
+    return tuple(np.flatnonzero(_blank_moves(*board.shape)[blank] != blank).tolist())
+
+
+def solvable(board: np.ndarray, goal: np.ndarray) -> bool:
+    """Whether moves lead from board to goal.
+
+    Every move swaps two cells and moves the blank by one, so the permutation between the boards and the
+    blank's distance are both even or both odd. From 2×2 on, nothing else stands in the way.
+    """
+    for name, given in (("board", board), ("goal", goal)):
+        if given.shape != goal.shape or not np.array_equal(np.sort(given, axis=None), np.arange(goal.size)):
+            raise ValueError(f"{name} must hold 0 to {goal.size - 1} once each, shape {goal.shape}; got {given}")
+    order = np.argsort(goal, axis=None)[board.reshape(-1)]
+    swaps = np.triu(order[:, None] > order).sum()
+    distance = np.abs(np.argwhere(board == 0) - np.argwhere(goal == 0)).sum()
+    return bool((swaps + distance) % 2 == 0)
+
+
+def fewest_moves(start: np.ndarray, goal: np.ndarray) -> int:
+    """Length of a shortest solution of the 8-puzzle from one board (3, 3) to another.
+
+    Tiles are renamed so that the goal is the solved board with its blank at the same cell; for each of these nine
+    goals the distances of all boards are computed once.
+    """
+    if not solvable(start, goal):
+        raise ValueError("no moves lead from the start to the goal")
+    blank = int(np.argmin(goal))
+    names = np.insert(np.argsort(np.delete(goal.ravel(), blank)) + 1, 0, 0)
+    numbers, moves = _all_distances(blank)
+    return int(moves[np.searchsorted(numbers, TileRules().number(names[start]))])
+
+
+@functools.cache
+def _all_distances(blank: int) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of all boards, rising, and their distances to the board 1 to 8 with the blank at the given cell."""
+    rules = TileRules()
+    layers = [np.array([rules.number(np.insert(np.arange(1, 9), blank, 0))])]
+    while len(layers[-1]):
+        ends, possible = rules.successors(layers[-1])
+        layers.append(np.setdiff1d(ends[possible], layers[-2] if len(layers) > 1 else []))  # no move stays in a layer
+    numbers = np.concatenate(layers)
+    distances = np.repeat(np.arange(len(layers)), [len(layer) for layer in layers])
+    order = np.argsort(numbers)
+    return numbers[order], distances[order]
+
+
+@functools.lru_cache(maxsize=4)
+def _pairs(seed: int, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Pairs of different solvable boards (3, 3)."""
+    generator = rng(seed, "planning", "8puzzle boards")
+    pairs = []
+    for _ in range(count):
+        start = goal = random_board(generator, 3, 3)
+        while np.array_equal(start, goal):
+            goal = random_board(generator, 3, 3)
+        pairs.append((start, goal))
+    return pairs
+
+
+def random_board(generator: np.random.Generator, rows: int, cols: int) -> np.ndarray:
+    """uint8 (rows, cols), uniform among the boards from which the goal can be reached."""
+    goal = goal_board(rows, cols)
+    board = shuffled(generator, rows * cols).astype(np.uint8)
+    if not solvable(board.reshape(rows, cols), goal):
+        # Swapping tiles 1 and 2 pairs each unsolvable board with a solvable one.
+        one, two = np.flatnonzero(board == 1), np.flatnonzero(board == 2)
+        board[one], board[two] = 2, 1
+    return board.reshape(rows, cols)
+
+
+def random_walk(generator: np.random.Generator, board: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Boards uint8 (steps + 1, rows, cols) and actions int64 (steps,) of a walk, uniform over valid moves."""
+    rows, cols = board.shape
+    choices = []
+    for cell, ends in enumerate(_blank_moves(rows, cols).tolist()):
+        ways = [(action, end) for action, end in enumerate(ends) if end != cell]
+        choices.append(ways * (_FAIR_DRAW // len(ways)))
+    tiles = bytearray(board.astype(np.uint8).tobytes())
+    blank = tiles.index(0)
+    boards, actions = bytearray(tiles), []
+    for draw in below(generator, _FAIR_DRAW, steps).tolist():
+        action, end = choices[blank][draw]
+        tiles[blank], tiles[end] = tiles[end], 0
+        blank = end
+        boards += tiles
+        actions.append(action)
+    return np.frombuffer(boards, np.uint8).reshape(steps + 1, rows, cols), np.array(actions, np.int64)
+
+
+def draw(boards: np.ndarray, digits: Digits, generator: np.random.Generator) -> np.ndarray:
+    """Boards (N, rows, cols) as uint8 (N, 1, H, W), every tile of every frame in fresh handwriting."""
+    n, rows, cols = boards.shape
+    images = np.zeros((n, *SlidingTiles((rows, cols)).image_shape), np.uint8)
+    for first in range(0, n, _CHUNK):
+        part = slice(first, first + _CHUNK)
+        _draw_chunk(boards[part], digits, generator, images[part, 0])
+    return images
 
 
 @functools.cache
 def _blank_moves(rows: int, cols: int) -> np.ndarray:
-    """int64 (cells, 5): where each action takes the blank."""
-    return np.array([[target(rows, cols, cell, a) for a in range(NOOP + 1)] for cell in range(rows * cols)])
-
-
-@functools.cache
-def _training_digits(source: str) -> Digits:
-    from dwmr.worlds.digits import load_digits
-
-    return load_digits(source, split="train")
+    """int64 (cells, 4): where each move takes the blank."""
+    return np.array([[target(rows, cols, cell, action) for action in MOVES] for cell in range(rows * cols)])
 
 
 def _draw_chunk(boards: np.ndarray, digits: Digits, generator: np.random.Generator, images: np.ndarray) -> None:

@@ -1,7 +1,7 @@
-"""Tiles of 8×8 pixels, drawn in characters, and how a grid of labels becomes an image.
+"""Tiles of 8×8 pixels, drawn in characters, and images of label grids made of them.
 
-The mean colours of the IceSlider tiles and the distances between them decide how hard the noisy benchmark is.
-They follow those of the tiles it was first played with: the palette was fitted to them by least squares.
+The mean colours of the IceSlider tiles and the distances between them decide how hard the noisy world is. The palette
+was fitted by least squares to those of the tiles the paper used.
 """
 
 from __future__ import annotations
@@ -29,109 +29,27 @@ _PALETTE = {
     "k": (16, 36, 58),  # eyes and boots
 }
 
-_ROCK = """
-    ..oooo..
-    .ohhmmo.
-    ohhmmmmo
-    ohmmmmso
-    ommmmsso
-    omsmmsso
-    .ossssoo
-    ..ooooo.
-"""
-_ICE = """
-    ......++
-    .....++.
-    ....++..
-    ........
-    .++.....
-    ++......
-    +.......
-    ......--
-"""
-_GOAL = """
-    pppppppp
-    pprrrrpp
-    prpppprp
-    prprrprp
-    prprrprp
-    prpppprp
-    pprrrrpp
-    pppppppp
-"""
-_AGENT = """
-    ..RRRR..
-    .RRRRRR.
-    ..ffff..
-    ..fkfk..
-    .RRRRRR.
-    fRRRRRRf
-    ..RRRR..
-    ..kk.kk.
+_ICE_SLIDER = """
+    ..oooo..  ......++  pppppppp  ..RRRR..
+    .ohhmmo.  .....++.  pprrrrpp  .RRRRRR.
+    ohhmmmmo  ....++..  prpppprp  ..ffff..
+    ohmmmmso  ........  prprrprp  ..fkfk..
+    ommmmsso  .++.....  prprrprp  .RRRRRR.
+    omsmmsso  ++......  prpppprp  fRRRRRRf
+    .ossssoo  +.......  pprrrrpp  ..RRRR..
+    ..ooooo.  ......--  pppppppp  ..kk.kk.
 """
 
-_DIGITS = (
-    """
-    ........
-    ...##...
-    ..###...
-    ...##...
-    ...##...
-    ...##...
-    ..####..
-    ........
-    """,
-    """
-    ........
-    ..####..
-    .##..##.
-    ....##..
-    ...##...
-    ..##....
-    .######.
-    ........
-    """,
-    """
-    ........
-    .#####..
-    .....##.
-    ..####..
-    .....##.
-    .....##.
-    .#####..
-    ........
-    """,
-    """
-    ........
-    ....##..
-    ...###..
-    ..#.##..
-    .######.
-    ....##..
-    ....##..
-    ........
-    """,
-    """
-    ........
-    .######.
-    .##.....
-    .#####..
-    .....##.
-    .....##.
-    .#####..
-    ........
-    """,
-    """
-    ........
-    ..####..
-    .##.....
-    .#####..
-    .##..##.
-    .##..##.
-    ..####..
-    ........
-    """,
-)
+_DIGITS = """
+    ........  ........  ........  ........  ........  ........
+    ...##...  ..####..  .#####..  ....##..  .######.  ..####..
+    ..###...  .##..##.  .....##.  ...###..  .##.....  .##.....
+    ...##...  ....##..  ..####..  ..#.##..  .#####..  .#####..
+    ...##...  ...##...  .....##.  .######.  .....##.  .##..##.
+    ...##...  ..##....  .....##.  ....##..  .....##.  .##..##.
+    ..####..  .######.  .#####..  ....##..  .#####..  ..####..
+    ........  ........  ........  ........  ........  ........
+"""
 _CELL = {".": (44, 62, 92), "#": (236, 240, 232)}
 _CELL_OF_AGENT = {".": (232, 136, 40), "#": (64, 24, 16)}
 
@@ -139,13 +57,13 @@ _CELL_OF_AGENT = {".": (232, 136, 40), "#": (64, 24, 16)}
 @functools.cache
 def ice_slider() -> np.ndarray:
     """uint8 (4, 8, 8, 3): rock, ice, goal, agent."""
-    return np.stack([_tile(art, _PALETTE) for art in (_ROCK, _ICE, _GOAL, _AGENT)])
+    return _tiles(_ICE_SLIDER, _PALETTE)
 
 
 @functools.cache
 def digit_jump() -> np.ndarray:
     """uint8 (12, 8, 8, 3): digits 1 to 6, then the same on the agent's colour."""
-    return np.stack([_tile(art, colours) for colours in (_CELL, _CELL_OF_AGENT) for art in _DIGITS])
+    return np.concatenate([_tiles(_DIGITS, colours) for colours in (_CELL, _CELL_OF_AGENT)])
 
 
 def paint(labels: np.ndarray, tiles: np.ndarray) -> np.ndarray:
@@ -164,5 +82,7 @@ def paint(labels: np.ndarray, tiles: np.ndarray) -> np.ndarray:
     return images.reshape(n, 3, rows * SIDE, cols * SIDE)
 
 
-def _tile(art: str, palette: dict[str, tuple[int, int, int]]) -> np.ndarray:
-    return np.array([[palette[pixel] for pixel in row] for row in art.split()], np.uint8)
+def _tiles(art: str, palette: dict[str, tuple[int, int, int]]) -> np.ndarray:
+    """Tiles side by side in characters as uint8 (tiles, 8, 8, 3)."""
+    pixels = np.array([[palette[pixel] for pixel in row] for row in art.split()], np.uint8)
+    return pixels.reshape(SIDE, -1, SIDE, 3).swapaxes(0, 1)

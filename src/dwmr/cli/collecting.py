@@ -1,0 +1,72 @@
+"""`dwmr collect`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dwmr.cli.common import Seed, app, example, parts_of, say
+from dwmr.data.collect import collect_world
+from dwmr.data.transitions import Transitions, load_splits
+from dwmr.errors import InputError
+from dwmr.worlds.registry import WORLDS
+
+
+@app.command(
+    epilog=example(
+        "dwmr collect iceslider --out data/iceslider",
+        "dwmr collect 8puzzle --out data/small --transitions 4000 --digits sklearn",
+        "dwmr collect --env dwmr/SlidingTiles-v0 --transitions 5000 --out data/tiles",
+    )
+)
+def collect(
+    destination: Annotated[Path, typer.Option("--out", help="Data folder to create.")],
+    world: Annotated[str | None, typer.Argument(help=f"One of {', '.join(WORLDS)}.")] = None,
+    env: Annotated[
+        str | None, typer.Option(help="Id of any Gymnasium environment with images and discrete actions.")
+    ] = None,
+    transitions: Annotated[
+        int | None, typer.Option(help="Size of the training split; the other splits are in proportion.", min=1)
+    ] = None,
+    digits: Annotated[str, typer.Option(help="mnist, sklearn, or a folder with MNIST's IDX files.")] = "mnist",
+    render: Annotated[
+        bool, typer.Option("--render", help="With --env: store rendered frames instead of observations.")
+    ] = False,
+    episode_steps: Annotated[
+        int | None, typer.Option(help="With --env: reset after this many actions (default 200).", min=1)
+    ] = None,
+    seed: Seed = 0,
+) -> None:
+    """Collect transitions from random actions in a world, or in any Gymnasium environment.
+
+    The folder holds the splits train, val, test and rollout, and a preview as a PNG.
+    """
+    if (world is None) == (env is None):
+        raise InputError("name a world or an environment: dwmr collect iceslider …, or dwmr collect --env ID …")
+    if env is not None:
+        from dwmr.data.gym_collect import EPISODE_STEPS, collect_env
+
+        if transitions is None:
+            raise InputError("--env needs --transitions, the size of the training split")
+        steps = EPISODE_STEPS if episode_steps is None else episode_steps
+        collect_env(env, destination, transitions=transitions, seed=seed, render=render, episode_steps=steps)
+    elif world is not None:
+        if render or episode_steps is not None:
+            raise InputError("--render and --episode-steps need --env")
+        collect_world(world, destination, seed=seed, transitions=transitions, digits=digits)
+    splits = load_splits(destination)
+    preview = _preview(splits.train, destination / "preview.png")
+    sizes = ", ".join(f"{name} {len(part):,}" for name, part in parts_of(splits).items())
+    say(f"{destination}: {sizes}{preview}")
+
+
+def _preview(transitions: Transitions, path: Path) -> str:
+    from dwmr.plotting.pictures import save_preview
+
+    try:
+        save_preview(transitions, path)
+    except InputError as error:
+        return f" (no preview: {error})"
+    return f"; preview in {path}"

@@ -1,0 +1,58 @@
+"""The worlds by name. To add one: write its file, then register it here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dwmr.errors import InputError, unknown
+from dwmr.worlds.digit_jump import DigitJump
+from dwmr.worlds.ice_slider import IceSlider
+from dwmr.worlds.sliding_tiles import SlidingTiles
+from dwmr.worlds.tasks import Task
+from dwmr.worlds.world import World
+
+NOISE_STD = 0.5
+
+WORLDS: dict[str, World] = {}
+"""What the names in presets, data folders and on the command line stand for."""
+
+ENVIRONMENTS: dict[str, type[World]] = {}
+"""Gymnasium environments: the id without ``dwmr/``, and the world, whose options `gymnasium.make` takes."""
+
+
+def register(world: World, environment: str, *, noisy: bool = False) -> None:
+    """Add a world and its Gymnasium id; ``noisy`` also adds the same with pixel noise, as ``name-noisy``."""
+    WORLDS[world.name] = world
+    ENVIRONMENTS[environment] = type(world)
+    if noisy:
+        WORLDS[f"{world.name}-noisy"] = replace(world, noise=NOISE_STD)
+
+
+def find_world(name: str) -> World:
+    """The world of that name.
+
+    Raises:
+        InputError: there is none; the message names similar ones.
+    """
+    if name not in WORLDS:
+        raise unknown("world", name, WORLDS)
+    return WORLDS[name]
+
+
+def tasks_of(name: str, *, seed: int = 0, trials: int | None = None, digits: str = "mnist") -> dict[str, list[Task]]:
+    """The planning tasks of a world by kind, the main kind first, or the first ``trials`` of each kind."""
+    if name not in WORLDS or not WORLDS[name].task_kinds:
+        known = ", ".join(known for known, world in WORLDS.items() if world.task_kinds)
+        raise InputError(f"{name!r} has no planning tasks; the worlds with tasks are {known}")
+    return WORLDS[name].with_digits(digits).tasks(seed, trials)
+
+
+def action_names(name: str | None, n_actions: int) -> tuple[str, ...]:
+    """The names of a world's actions; ``action-0`` and so on for anything else."""
+    known = WORLDS[name].action_names if name in WORLDS else ()
+    return known if len(known) == n_actions else tuple(f"action-{number}" for number in range(n_actions))
+
+
+register(SlidingTiles(size=3), "SlidingTiles-v0", noisy=True)
+register(IceSlider(min_solution=1), "IceSlider-v0", noisy=True)
+register(DigitJump(), "DigitJump-v0")

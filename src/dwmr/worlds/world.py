@@ -1,0 +1,176 @@
+"""The base class of all worlds.
+
+A world is one file with a subclass of `World`, and one line in `dwmr.worlds.registry`. Collecting data, planning tasks,
+certificates, exports and the Gymnasium environment all ask the world object.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dwmr.errors import InputError
+from dwmr.seeding import below, rng
+from dwmr.worlds.noise import add_noise
+from dwmr.worlds.tasks import Rules, StateGraph, StateNumbers, Task
+
+EPISODE_STEPS, EPISODES_PER_LEVEL = 20, 2
+
+
+@dataclass(frozen=True)
+class World(ABC):
+    """A world, with its options as fields.
+
+    Subclasses define the abstract methods and the constants without a value; the rest has defaults. A state is a
+    value: `step` returns another one and leaves the old one alone.
+
+    Attributes:
+        noise: standard deviation of the pixel noise in every frame, on the [0, 1] scale.
+        name: what the world is called, also in the names of random streams. Renaming it changes its data.
+        walk_stream: names the random stream of `walk`. Changing it changes the data.
+        action_names: one name per action.
+        n_classes: labels are below this.
+        image_shape: (channels, height, width) of a frame.
+        sizes: transitions in each split.
+        levels: seeds of the levels in each split.
+        agent_labels: labels of a cell that holds the agent; None if the whole board counts.
+        small_levels: whether the states of a level are few enough to list them all.
+        task_kinds: kinds of planning tasks, the main one first; none if the world has no tasks.
+        task_numbers: numbers of the tasks of each kind.
+    """
+
+    noise: float = field(default=0.0, kw_only=True)
+
+    name: ClassVar[str]
+    walk_stream: ClassVar[str]
+    action_names: ClassVar[tuple[str, ...]]
+    sizes: ClassVar[Mapping[str, int]] = {"train": 40_000, "val": 10_000, "test": 10_000}
+    levels: ClassVar[Mapping[str, range]] = {
+        "train": range(1000),
+        "val": range(1000, 1250),
+        "test": range(1250, 1500),
+    }
+    agent_labels: ClassVar[tuple[int, ...] | None] = None
+    small_levels: ClassVar[bool] = False
+    task_kinds: ClassVar[tuple[str, ...]] = ()
+    task_numbers: ClassVar[range] = range(2000, 2100)
+
+    # Rules
+
+    @property
+    @abstractmethod
+    def n_classes(self) -> int: ...
+
+    @abstractmethod
+    def reset(self, seed: int) -> Any:
+        """The first state of the level, a function of the seed alone."""
+
+    @abstractmethod
+    def step(self, state: Any, action: int) -> Any:
+        """The next state; an illegal move changes nothing."""
+
+    @abstractmethod
+    def solved(self, state: Any) -> bool:
+        """Whether the goal of the level is reached."""
+
+    @abstractmethod
+    def labels(self, state: Any) -> np.ndarray:
+        """What is true of the state: uint8 (rows, cols), one label per cell."""
+
+    def key(self, state: Any) -> Hashable:
+        """A hashable, sortable value that only equal states share. By default the state itself."""
+        return state
+
+    def state_name(self, state: Any) -> str:
+        """The state in words."""
+        return str(state)
+
+    # Drawing
+
+    @property
+    @abstractmethod
+    def image_shape(self) -> tuple[int, int, int]: ...
+
+    @abstractmethod
+    def draw(self, labels: np.ndarray, generator: np.random.Generator, split: str = "train") -> np.ndarray:
+        """Frames without noise, uint8 (N, C, H, W), of labels (N, rows, cols).
+
+        The generator chooses what varies between renderings of a state. ``split`` selects the pictures to draw with,
+        where splits must not share any.
+        """
+
+    def render(self, state: Any, generator: np.random.Generator, split: str = "test") -> np.ndarray:
+        """One frame of the state, uint8 (C, H, W), with noise."""
+        image = np.ascontiguousarray(self.draw(self.labels(state)[None], generator, split)[0])
+        return add_noise(image, generator, self.noise) if self.noise else image
+
+    def with_digits(self, source: str) -> World:
+        """The same world drawn with other digits; by default there are none to exchange."""
+        return self
+
+    def drawing(self, split: str) -> dict[str, Any]:
+        """What to store with frames of a split about how they were drawn."""
+        return {}
+
+    # Data
+
+    def split_shape(self, count: int) -> tuple[int, int]:
+        """How many episodes of how many steps make at least ``count`` transitions; levels are kept whole."""
+        return -(-count // (EPISODE_STEPS * EPISODES_PER_LEVEL)) * EPISODES_PER_LEVEL, EPISODE_STEPS
+
+    def walk(self, seed: int, split: str, episodes: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """Random walks: labels uint8 (E, T + 1, rows, cols) and actions int64 (E, T).
+
+        Episodes start where a level starts, and take any action; reaching the goal does not end them.
+        """
+        per_level = 1 if split == "rollout" else EPISODES_PER_LEVEL
+        levels = self.levels["test" if split == "rollout" else split]
+        needed = -(-episodes // per_level)
+        if needed > len(levels):
+            raise InputError(f"the split {split!r} has {len(levels)} levels, but {needed} were asked for")
+        starts = [self.reset(level) for level in levels[:needed]]
+        actions = below(rng(seed, "level walk", self.walk_stream, split), len(self.action_names), (episodes, steps))
+        walks = (
+            accumulate(chosen, self.step, initial=starts[index // per_level])
+            for index, chosen in enumerate(actions.tolist())
+        )
+        labels = np.array([self.labels(state) for walk in walks for state in walk])
+        return labels.reshape(episodes, steps + 1, *labels.shape[1:]), actions
+
+    # Planning
+
+    def task(self, number: int, kind: str = "", seed: int = 0) -> Task:
+        """One planning task, by default of the main kind; ``seed`` decides how its frames are drawn."""
+        raise InputError(f"the world {self.name!r} has no planning tasks")
+
+    def tasks(self, seed: int = 0, trials: int | None = None) -> dict[str, list[Task]]:
+        """The planning tasks by kind, or the first ``trials`` of each kind."""
+        numbers = [self.task_numbers.start + index for index in range(trials or len(self.task_numbers))]
+        return {kind: [self.task(number, kind, seed) for number in numbers] for kind in self.task_kinds}
+
+    def rules(self) -> Rules:
+        """The rules over numbered states, for searches."""
+        return StateNumbers(self)
+
+    def true_graphs(self, levels: Sequence[int] | None = None, seed: int = 0) -> list[StateGraph] | None:
+        """The true graph of each level, by default of the test levels; None if levels have too many states."""
+        if not self.small_levels:
+            return None
+        return [self._true_graph(level, seed) for level in (self.levels["test"] if levels is None else levels)]
+
+    def _true_graph(self, level: int, seed: int) -> StateGraph:
+        start = self.reset(level)
+        states, table = StateNumbers(self).explore(start)
+        order = np.array([0, *sorted(range(1, len(states)), key=lambda number: self.key(states[number]))])  # type: ignore
+        place = np.argsort(order)
+        generator = rng(seed, "graph noise", level)
+        images = self.draw(np.stack([self.labels(states[number]) for number in order]), generator, "test")
+        if self.noise:
+            images = add_noise(images, generator, self.noise)
+        names = [self.state_name(states[number]) for number in order]
+        return StateGraph(f"level {level}", images, names, place[table[order]])
