@@ -1,6 +1,6 @@
 """What an ideal observer could read from a frame, beside which the figures of our models stand.
 
-    python experiments/ceilings.py
+    python -m experiments.ceilings
 
 The file is {benchmark: {observer: figures}}, figures in percent. Noisy IceSlider: the observer knows the tiles and the
 noise to the last detail (drawn from `dwmr.worlds.noise.quantiles`, added to a byte, clipped to 0 to 255), so the

@@ -1,6 +1,6 @@
 """What `dwmr distil` makes of strong models: the same runs judged before and after, on the test split.
 
-    python experiments/distilled.py
+    python -m experiments.distilled
 
 Models are cells of the strong table, ROW,COLUMN as for `dwmr reproduce strong --only`. Rounds and epochs were chosen on
 the validation split (docs/log.md). Runs that are in the results file already are not repeated.

@@ -1,7 +1,7 @@
 """Rules for a run, their fidelity on unseen levels, and levels solved from the exported PDDL by Fast Downward.
 
-    python experiments/pddl.py RUN --data data/iceslider --name iceslider/strong
-    python experiments/pddl.py exact --data data/iceslider
+    python -m experiments.pddl RUN --data data/iceslider --name iceslider/strong
+    python -m experiments.pddl exact --data data/iceslider
 
 ``exact`` is a control in the place of a run: three bits a cell from the true labels, and the true slide. Levels are
 those of seeds 2000-2099 at minimum solution 8, plans are run in the real environment; a benchmark without levels gets

@@ -1,6 +1,6 @@
 """What repair at inference does to the strong models where frames are hard to read: plain beside repaired, test split.
 
-    python experiments/repaired.py
+    python -m experiments.repaired
 
 For every run the figures of ``dwmr evaluate --repair``. Runs that are in the results file are not repeated; with
 --models FOLDER, models that `dwmr reproduce … --models FOLDER` kept are not trained again.

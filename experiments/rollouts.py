@@ -1,6 +1,6 @@
 """How long imagination lasts: the strong models beside the faithful one, from the stored runs.
 
-    python experiments/rollouts.py
+    python -m experiments.rollouts
 
 Draws docs/images/rollouts.png: along the rollout episodes of the four benchmarks, whole codes that are imagined rightly
 and the F1 of what is read from them, after 1 to 1,000 actions; the mean of all runs and, shaded, their
