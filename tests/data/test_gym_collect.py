@@ -284,7 +284,7 @@ def test_labels_of_one_axis_count_their_classes_over_all_splits(tiny):
 def test_unknown_environments_are_answered_with_the_nearest(tmp_path):
     with pytest.raises(InputError, match="unknown environment 'IceSlider-v0'; did you mean 'dwmr/IceSlider-v0'"):
         collect_env("IceSlider-v0", tmp_path / "data", transitions=10)
-    with pytest.raises(InputError, match="unknown environment 'zzz'; one that another package registers"):
+    with pytest.raises(InputError, match="unknown environment 'zzz'; the environments of another package are named"):
         collect_env("zzz", tmp_path / "data", transitions=10)
     assert not list(tmp_path.iterdir())
 
@@ -336,7 +336,10 @@ def test_without_gymnasium_it_says_what_to_install(tmp_path, monkeypatch):
         collect_env(TINY, tmp_path / "data", transitions=10)
 
 
-@pytest.mark.parametrize(("transitions", "seed", "message"), [(0, 0, "positive, got 0"), (10, -1, "negative, got -1")])
+@pytest.mark.parametrize(
+    ("transitions", "seed", "message"),
+    [(0, 0, "transitions must be at least 1, got 0"), (10, -1, "seed must be at least 0, got -1")],
+)
 def test_numbers_that_make_no_sense_are_refused(tiny, transitions, seed, message):
     with pytest.raises(InputError, match=message):
         tiny(transitions=transitions, seed=seed)

@@ -1,7 +1,7 @@
-"""Collecting transitions by random actions from any Gymnasium environment with images and discrete actions.
+"""Collecting transitions from any Gymnasium environment with images and discrete actions.
 
-Actions and reset seeds come from named streams of the data seed, so an environment that is decided by its reset
-seed gives the same bytes again. Every split resets with seeds of its own.
+Actions and reset seeds come from named streams of the data seed, so an environment that its reset seed determines
+gives the same bytes again. No two splits share a reset seed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,8 @@ CHANNELS = (1, 3, 4)
 
 _TRANSITIONS_PER_ROLLOUT = 200
 
+Arrays = dict[str, np.ndarray]
+
 
 def collect_env(
     env_id: str,
@@ -46,28 +47,30 @@ def collect_env(
     """Write a data folder of a registered environment: ``train``, ``val``, ``test`` and ``rollout``.
 
     ``val`` and ``test`` hold a fifth as many transitions as ``train``, ``rollout`` up to 50 episodes of up to 1,000
-    actions. Where every ``info["state"]`` is an integer array of one or two axes, it is stored as the label.
+    actions. If ``info["state"]`` always is an integer array of one or two axes, it is stored as the label.
 
     Args:
         env_id: as `gymnasium.make` takes it; ``module:id`` imports the module first.
         out: the new folder; it appears whole or not at all.
-        transitions: how many of them ``train`` holds.
+        transitions: size of ``train``.
         seed: the data seed.
         render: store what the environment renders instead of what it observes.
-        episode_steps: after so many actions an episode of ``train``, ``val`` and ``test`` is broken off and another one
-            begun, so that a random walk does not end in a corner for good.
+        episode_steps: reset after this many actions in ``train``, ``val`` and ``test``, so that a random walk does not
+            stay in a corner for good.
         env_options: keyword arguments for `gymnasium.make`.
+        progress: show a progress bar; by default if standard error is a terminal.
 
     Raises:
-        InputError: no such environment, it cannot be made, its actions are not discrete or its observations no images.
+        InputError: the environment is unknown or cannot be made, or has no discrete actions or no images.
         FileExistsError: ``out`` exists already.
     """
-    if transitions < 1:
-        raise InputError(f"the number of transitions must be positive, got {transitions}")
-    if seed < 0:
-        raise InputError(f"the seed must not be negative, got {seed}")
-    if episode_steps < 1:
-        raise InputError(f"an episode must have at least one step, got {episode_steps}")
+    for name, number, least in (
+        ("transitions", transitions, 1),
+        ("seed", seed, 0),
+        ("episode_steps", episode_steps, 1),
+    ):
+        if number < least:
+            raise InputError(f"{name} must be at least {least}, got {number}")
     try:
         from gymnasium.error import Error as GymnasiumError
     except ImportError as error:
@@ -77,7 +80,8 @@ def collect_env(
     counts = {"train": transitions, "val": held_out, "test": held_out}
     episodes = min(MAX_ROLLOUTS, max(1, transitions // _TRANSITIONS_PER_ROLLOUT))
     options = dict(env_options or {})
-    plain = {name: _plain(value) for name, value in options.items()}
+    storable = bool | int | float | str | None  # what JSON can hold
+    plain = {name: value if isinstance(value, storable) else repr(value) for name, value in options.items()}
     about = {"env": env_id, "seed": seed, "render": render, "episode_steps": episode_steps, "options": plain}
     try:
         with (
@@ -90,10 +94,10 @@ def collect_env(
                 split: _record(player, seed, split, count, episode_steps, shown) for split, count in counts.items()
             }
             recorded["rollout"] = _record_rollouts(player, seed, episodes, shown)
-            n_classes = _add_labels(recorded)
-            for split, part in recorded.items():
+            n_classes = _check_labels(recorded, player.labelled)
+            for split, arrays in recorded.items():
                 fields: dict[str, Any] = {
-                    **part.arrays,
+                    **arrays,
                     "n_actions": player.n_actions,
                     "n_classes": n_classes,
                     "about": {**about, "split": split},
@@ -105,42 +109,53 @@ def collect_env(
 
 
 class _Player:
-    """An environment seen as images and 0-based actions."""
+    """An environment seen as images, labels and actions from 0.
+
+    ``labelled`` becomes False as soon as a label is missing, or unlike the first one.
+    """
 
     def __init__(self, env: Any, env_id: str, render: bool, first_seed: int) -> None:
-        self._env = env
-        self._env_id = env_id
-        self._render = render
-        self._first_action, self.n_actions = _discrete_actions(env, env_id)
+        from gymnasium.spaces import Discrete
+
+        if not isinstance(env.action_space, Discrete):
+            raise InputError(f"the actions of {env_id} are {env.action_space}, expected Discrete(n)")
+        self._env, self._env_id, self._render = env, env_id, render
+        self._first_action, self.n_actions = int(env.action_space.start), int(env.action_space.n)
         self.reset(first_seed)
         self._shape = self._frame().shape
+        label = _label(self._info)
+        self.labelled = label is not None
+        self._no_label = np.zeros(0, np.uint8) if label is None else np.zeros_like(label)
 
     def reset(self, seed: int) -> None:
-        self._observation, info = self._env.reset(seed=seed)
-        self.label = _label(info)
+        self._observation, self._info = self._env.reset(seed=seed)
 
     def step(self, action: int) -> bool:
-        """Act, and say whether the episode has ended."""
-        self._observation, _, terminated, truncated, info = self._env.step(self._first_action + action)
-        self.label = _label(info)
+        """Act; returns whether the episode has ended."""
+        self._observation, _, terminated, truncated, self._info = self._env.step(self._first_action + action)
         return bool(terminated or truncated)
 
-    def image(self) -> np.ndarray:
-        """What is to be seen now, uint8 (C, H, W); the environment may own and reuse the memory."""
+    def blank(self, *lead: int) -> tuple[np.ndarray, np.ndarray]:
+        """Black images, uint8 (*lead, C, H, W), and labels of zeros."""
+        try:
+            return np.zeros((*lead, *self._shape), np.uint8), np.zeros(
+                (*lead, *self._no_label.shape), self._no_label.dtype
+            )
+        except MemoryError as error:
+            raise InputError(f"there is no memory for {math.prod(lead):,} images of {self._shape} bytes") from error
+
+    def see(self) -> tuple[np.ndarray, np.ndarray]:
+        """The current image, uint8 (C, H, W), in memory that the environment may reuse, and its label."""
         frame = self._frame()
         if frame.shape != self._shape:
             raise InputError(
                 f"the images of {self._env_id} change their shape: "
                 f"{frame.shape} (channels, rows, columns) came after {self._shape}"
             )
-        return frame
-
-    def blank(self, *lead: int) -> np.ndarray:
-        """Black images, uint8 (*lead, C, H, W)."""
-        try:
-            return np.zeros((*lead, *self._shape), np.uint8)
-        except MemoryError as error:
-            raise InputError(f"there is no memory for {math.prod(lead):,} images of {self._shape} bytes") from error
+        label = _label(self._info)
+        if label is None or (label.shape, label.dtype) != (self._no_label.shape, self._no_label.dtype):
+            self.labelled, label = False, self._no_label
+        return frame, label
 
     def _frame(self) -> np.ndarray:
         seen = self._env.render() if self._render else self._observation
@@ -155,114 +170,96 @@ class _Player:
         return image
 
 
-@dataclass(frozen=True)
-class _Recording:
-    """The arrays of a split, and the labels seen with its frames, one for each in order."""
-
-    arrays: dict[str, np.ndarray]
-    labels: dict[str, list[np.ndarray | None]]
-
-
-def _record(player: _Player, seed: int, split: str, count: int, episode_steps: int, shown: Bar) -> _Recording:
+def _record(player: _Player, seed: int, split: str, count: int, episode_steps: int, shown: Bar) -> Arrays:
     seeds = _reset_seeds(seed, split)
-    obs, next_obs = player.blank(count), player.blank(count)
+    obs, state = player.blank(count)
+    next_obs, next_state = player.blank(count)
     actions = below(rng(seed, "random actions", split), player.n_actions, count)
-    state: list[np.ndarray | None] = []
-    next_state: list[np.ndarray | None] = []
     starts = np.zeros(count, np.int64)
     ended, steps = True, 0
     shown.describe(split)
     for t, action in enumerate(actions.tolist()):
         if ended or steps == episode_steps:
             player.reset(next(seeds))
-            steps = 0
-            starts[t] = 1
-            obs[t] = player.image()
-            state.append(player.label)
+            steps, starts[t] = 0, 1
+            obs[t], state[t] = player.see()
         else:
-            obs[t] = next_obs[t - 1]
-            state.append(next_state[-1])
+            obs[t], state[t] = next_obs[t - 1], next_state[t - 1]
         ended = player.step(action)
         steps += 1
-        next_obs[t] = player.image()
-        next_state.append(player.label)
+        next_obs[t], next_state[t] = player.see()
         shown.advance()
-    arrays = {"obs": obs, "actions": actions, "next_obs": next_obs, "episode": np.cumsum(starts) - 1}
-    return _Recording(arrays, {"state": state, "next_state": next_state})
+    return {
+        "obs": obs,
+        "actions": actions,
+        "next_obs": next_obs,
+        "state": state,
+        "next_state": next_state,
+        "episode": np.cumsum(starts) - 1,
+    }
 
 
-def _record_rollouts(player: _Player, seed: int, episodes: int, shown: Bar) -> _Recording:
-    """Episodes up to their end or the last horizon; images past the end stay black, and their labels 0."""
+def _record_rollouts(player: _Player, seed: int, episodes: int, shown: Bar) -> Arrays:
+    """Episodes until they end or reach the last horizon; frames past the end stay black, and their labels 0."""
     seeds = _reset_seeds(seed, "rollout")
     actions = below(rng(seed, "random actions", "rollout"), player.n_actions, (episodes, HORIZONS[-1]))
-    obs = player.blank(episodes, len(HORIZONS))
+    obs, state = player.blank(episodes, len(HORIZONS))
     length = np.zeros(episodes, np.int64)
-    labels: list[np.ndarray | None] = []
     shown.describe("rollout")
     for episode in range(episodes):
         player.reset(next(seeds))
-        obs[episode, 0] = player.image()
-        first = player.label
-        seen = [first]
+        obs[episode, 0], state[episode, 0] = player.see()
         for step, action in enumerate(actions[episode].tolist(), start=1):
             ended = player.step(action)
             length[episode] = step
             if step in HORIZONS:
-                obs[episode, len(seen)] = player.image()
-                seen.append(player.label)
+                frame = HORIZONS.index(step)
+                obs[episode, frame], state[episode, frame] = player.see()
             if ended:
                 break
-        past_end = None if first is None else np.zeros_like(first)
-        labels += seen + [past_end] * (len(HORIZONS) - len(seen))
         shown.advance(HORIZONS[-1])
-    return _Recording({"obs": obs, "actions": actions, "length": length}, {"state": labels})
+    return {"obs": obs, "actions": actions, "length": length, "state": state}
+
+
+def _check_labels(recorded: Mapping[str, Arrays], labelled: bool) -> int | None:
+    """The number of classes; without complete labels None, and they are removed."""
+    names = [(arrays, name) for arrays in recorded.values() for name in ("state", "next_state") if name in arrays]
+    if labelled:
+        return 1 + max(int(arrays[name].max()) for arrays, name in names)
+    for arrays, name in names:
+        del arrays[name]
+    return None
 
 
 def _reset_seeds(seed: int, split: str) -> Iterator[int]:
-    """Seeds below 2³¹ that no other split uses: the remainder modulo the number of splits tells them apart."""
+    """Seeds below 2³¹ that no other split uses: their remainder modulo the number of splits differs."""
     generator = rng(seed, "reset seeds", split)
     while True:
         draw = int(below(generator, (1 << 31) // len(SPLITS), 1)[0])
         yield draw * len(SPLITS) + SPLITS.index(split)
 
 
-def _add_labels(recorded: Mapping[str, _Recording]) -> int | None:
-    """Put the labels among the arrays and count their classes; None if not every frame has one like the others."""
-    everything = [label for part in recorded.values() for labels in part.labels.values() for label in labels]
-    known = [label for label in everything if label is not None]
-    if len(known) < len(everything) or len({(label.shape, label.dtype) for label in known}) > 1:
-        return None
-    for part in recorded.values():
-        lead = part.arrays["obs"].shape[:-3]
-        for name, labels in part.labels.items():
-            part.arrays[name] = np.array(labels).reshape(*lead, *known[0].shape)
-    return 1 + max(int(label.max()) for label in known)
-
-
 def _label(info: Mapping[str, Any]) -> np.ndarray | None:
-    """A copy of ``info["state"]`` if that is a label: one or two axes of integers, none negative."""
+    """``info["state"]`` if that is a label: one or two axes of integers, none negative."""
     state = info.get("state")
     if not isinstance(state, np.ndarray) or state.dtype.kind not in "iu":
         return None
-    return state.copy() if state.ndim in (1, 2) and state.size and state.min() >= 0 else None
+    return state if state.ndim in (1, 2) and state.size and state.min() >= 0 else None
 
 
 def _make(env_id: str, options: Mapping[str, Any], render: bool) -> Any:
     import gymnasium
 
-    asked = {"disable_env_checker": True, **options}
-    if render:
-        asked["render_mode"] = "rgb_array"
+    asked = {"disable_env_checker": True, **options} | ({"render_mode": "rgb_array"} if render else {})
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what matters of them is refused here and in `_Player`
+            warnings.simplefilter("ignore")  # what matters is checked here and in `_Player`
             env = gymnasium.make(env_id, **asked)
     except gymnasium.error.UnregisteredEnv as error:
-        name = env_id.rpartition(":")[2]
-        near = difflib.get_close_matches(name, gymnasium.registry, n=3, cutoff=0.5)
+        near = difflib.get_close_matches(env_id.rpartition(":")[2], gymnasium.registry, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
         raise InputError(
-            f"unknown environment {env_id!r}; {hint}one that another package registers is named package:id, "
+            f"unknown environment {env_id!r}; {hint}the environments of another package are named package:id, "
             "such as minigrid:MiniGrid-Empty-5x5-v0"
         ) from error
     except Exception as error:  # the environment's own code may raise anything
@@ -274,18 +271,8 @@ def _make(env_id: str, options: Mapping[str, Any], render: bool) -> Any:
     return env
 
 
-def _discrete_actions(env: Any, env_id: str) -> tuple[int, int]:
-    """The lowest action and how many there are."""
-    from gymnasium.spaces import Discrete
-
-    space = env.action_space
-    if not isinstance(space, Discrete):
-        raise InputError(f"the actions of {env_id} are {space}, expected Discrete(n)")
-    return int(space.start), int(space.n)
-
-
 def _channels_first(frame: Any) -> np.ndarray | None:
-    """A frame as (C, H, W), None if it is no image. Channels come last, or first where that is the only reading."""
+    """A frame as (C, H, W), None if it is no image. Channels come last, or first where they cannot be last."""
     if not isinstance(frame, np.ndarray) or frame.dtype != np.uint8 or frame.size == 0:
         return None
     if frame.ndim == 2:
@@ -303,8 +290,3 @@ def _described(frame: Any) -> str:
     if isinstance(frame, Mapping):
         return f"a dictionary of {', '.join(map(str, frame))}"
     return f"of type {type(frame).__name__}"
-
-
-def _plain(value: Any) -> Any:
-    """An option as JSON can hold it."""
-    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
