@@ -77,7 +77,7 @@ def test_a_damaged_array_header(saved):
 
 def test_a_missing_array(saved):
     (saved / "actions.npy").unlink()
-    with pytest.raises(InputError, match=r"actions\.npy is missing, though the header names it"):
+    with pytest.raises(InputError, match=r"actions\.npy is missing, but the header lists it"):
         store.load(saved, "things")
 
 

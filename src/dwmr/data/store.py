@@ -1,7 +1,7 @@
-"""Arrays on disk: a folder with one ``.npy`` file an array and a JSON header, read through memory maps.
+"""Arrays on disk: a folder with one ``.npy`` file per array and a JSON header, read through memory maps.
 
-The header names every array with its shape and type, so a truncated, missing or foreign file is noticed before
-anything is computed from it. Nothing is ever unpickled.
+The header lists every array with its shape and type, so that truncated, missing or foreign files are found at once.
+Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ FORMAT = "dwmr-arrays"
 VERSION = 1
 HEADER = "header.json"
 
-# What NumPy raises, by experiment, on files that are cut off or damaged.
+# What NumPy raises on truncated or damaged files, by experiment.
 _UNREADABLE = (ValueError, EOFError, OSError, tokenize.TokenError)
 
 
 @dataclass(frozen=True)
 class Stored:
-    """What a store holds: arrays by name, plain values (such as ``n_actions``), and how it was made."""
+    """The content of a store: arrays by name, plain values such as ``n_actions``, and how it was made."""
 
     arrays: dict[str, np.ndarray]
     values: dict[str, Any]
@@ -85,7 +85,7 @@ def load_npz(path: str | Path) -> dict[str, np.ndarray]:
     """The arrays of an ``.npz`` archive."""
     path = Path(path)
     try:
-        # Opened here, because NumPy leaves the file open when it is no archive.
+        # Opened here because NumPy leaves the file open if it is not an archive.
         with open(path, "rb") as file:
             archive = np.load(file, allow_pickle=False)
             if isinstance(archive, np.lib.npyio.NpzFile):
@@ -111,7 +111,7 @@ def _read_header(path: Path) -> dict[str, Any]:
 
 def _open_array(path: Path, entry: Mapping[str, Any]) -> np.ndarray:
     if not path.is_file():
-        raise InputError(f"{path} is missing, though the header names it")
+        raise InputError(f"{path} is missing, but the header lists it")
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except _UNREADABLE as error:

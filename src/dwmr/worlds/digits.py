@@ -1,4 +1,4 @@
-"""Pictures of handwritten digits, sorted by label and split so that no picture is in two splits."""
+"""Images of handwritten digits by label. No image is in two splits."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Digits:
     """Digits by label.
 
     Attributes:
-        by_label: ten arrays uint8 (count, 28, 28), white on black; ``by_label[d]`` are pictures of digit d.
-        source: where they come from: ``mnist``, ``sklearn``, or ``idx:`` and a hash of what a folder held.
+        by_label: ten arrays uint8 (count, 28, 28), white on black; ``by_label[d]`` are images of digit d.
+        source: ``mnist``, ``sklearn``, or ``idx:`` and a hash of a folder's content.
     """
 
     by_label: tuple[np.ndarray, ...]
@@ -49,15 +49,15 @@ def load_digits(
     """Digits of one split; the arrays are shared between calls and read-only.
 
     Args:
-        source: ``mnist`` (fetched once, then cached), ``sklearn`` (1,797 digits that come with scikit-learn),
-            or a folder that holds MNIST's four IDX files or others like them.
-        split: ``train``, ``val`` or ``test``. Of MNIST: the first 50,000 training images, the other 10,000,
-            and the 10,000 test images. Of a folder likewise: a sixth of its training images is ``val``.
-        cache: folder for the fetched MNIST; `dwmr.files.cache_folder` if not given.
+        source: ``mnist`` (downloaded once, then cached), ``sklearn`` (1,797 digits that come with scikit-learn),
+            or a folder with four IDX files like those of MNIST.
+        split: ``train``, ``val`` or ``test``. For MNIST the first 50,000 training images, the other 10,000,
+            and the 10,000 test images; for a folder likewise, with a sixth of the training images as ``val``.
+        cache: folder for the downloaded MNIST; `dwmr.files.cache_folder` by default.
 
     Raises:
         DigitsUnavailable: no source of MNIST could be reached.
-        InputError: no such source or split, or the folder's files are missing or damaged.
+        InputError: unknown source or split, or the folder's files are missing or damaged.
     """
     if split not in SPLITS:
         raise unknown("split", split, SPLITS)
@@ -90,7 +90,7 @@ def _split_mnist(arrays: Mnist, source: str) -> dict[str, Digits]:
 
 @functools.lru_cache(maxsize=1)
 def _sklearn() -> dict[str, Digits]:
-    """70 % of each label for training, 15 % for validation, the rest for testing."""
+    """70% of each label for training, 15% for validation, the rest for testing."""
     try:
         from sklearn import datasets
     except ImportError as error:
@@ -105,7 +105,7 @@ def _sklearn() -> dict[str, Digits]:
 
 
 def _enlarge(images: np.ndarray) -> np.ndarray:
-    """8×8 digits, values 0 to 16, enlarged threefold (bilinear, in integers) inside MNIST's black border."""
+    """Enlarge 8×8 digits, values 0 to 16, threefold (bilinear, in integers) inside MNIST's black border."""
     rows = np.arange(24)
     nearest, towards = rows // 3, rows % 3 - 1
     neighbour = np.clip(nearest + towards, 0, 7)

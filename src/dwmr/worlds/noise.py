@@ -1,4 +1,4 @@
-"""Gaussian pixel noise, the same bytes on every machine: normal quantiles looked up by raw random words."""
+"""Gaussian pixel noise that is the same bytes on every machine: raw random words index a table of quantiles."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dwmr.seeding import words
 MAX_STD = 10.0
 
 _LEVELS = 1 << 16
-_CHUNK = 1 << 18  # pixels, so that the steps of the loop stay in the cache; a multiple of the 4 that share a word
+_CHUNK = 1 << 18  # pixels per step, to stay in the cache; a multiple of the 4 that share a word
 
 
 def add_noise(images: np.ndarray, generator: np.random.Generator, std: float = 0.5) -> np.ndarray:
-    """Images (uint8, any shape) plus noise of standard deviation ``std`` on the [0, 1] scale, clipped to it.
+    """Images (uint8, any shape) plus clipped noise of standard deviation ``std`` on the [0, 1] scale.
 
     Pixel i takes the 16 bits i mod 4 of word i // 4, counted from the lowest.
     """
