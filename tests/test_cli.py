@@ -63,7 +63,7 @@ def test_train_then_evaluate_with_every_promised_figure(cli, data, tmp_path):
     compared = {"copy_bits", "copy_exact", "copy_f1", "reencode_f1"}
     assert set(figures["rollout"]["1"]) == {"bits", "exact", "f1"} | compared
     assert "<html" in page.read_text()
-    assert "How far to trust" in page.read_text()
+    assert "Reliability" in page.read_text()
     assert not any("repair" in name for name in (*figures, *figures["codes"]))
 
 
@@ -109,8 +109,8 @@ def test_certify_answers_in_words_and_in_figures(cli, data, trained):
     status, out, _ = cli(*words)
     assert status == 0
     assert "How far to trust this model" in out
-    assert "Is the next code right?" in out
-    assert "Not tested: redrawing, state" in out
+    assert "Is the next code predicted correctly?" in out
+    assert "Not tested: stability, state" in out
     status, out, _ = cli(*words, "--json")
     assert status == 0
     found = json.loads(out)

@@ -14,10 +14,11 @@ from dwmr.data.collect import make_rollouts, make_transitions
 from dwmr.errors import InputError
 from dwmr.evaluation.evaluate import evaluate_many
 from dwmr.models.checkpoint import read_info
-from dwmr.plotting.pictures import to_picture
-from dwmr.report import grids, save_preview, write_report
+from dwmr.plotting.pictures import save_preview, to_picture
+from dwmr.report import grids
 from dwmr.report.examples import pick
 from dwmr.report.markup import Markup, element, number
+from dwmr.report.page import write_report
 from dwmr.training.run_folder import read_metrics
 
 pytest.importorskip("matplotlib")
@@ -85,18 +86,18 @@ class Balance(HTMLParser):
 
 def test_a_report_has_every_section_and_needs_nothing_else(data, runs, tmp_path):
     page = report(runs("dwmr"), *data, tmp_path / "report.html")
-    assert Balance(page).sections == LABEL_FREE | {"scores", "confusion"}
+    assert Balance(page).sections == LABEL_FREE | {"scores"}
     assert "://" not in page  # neither links nor resources from elsewhere
     assert "<script" not in page
     assert "no decoder" in page
     assert page.count('class="card"') == 6
     images = pngs(page)
-    assert len(images) >= 2 * 6 + 2  # the frames, and two heat maps
+    assert len(images) >= 2 * 6
     assert all(image.startswith(PNG) and imread(io.BytesIO(image)).size for image in images)
     assert len(page) < 3_000_000
 
 
-def test_without_labels_the_rest_stands_alone(data, runs, tmp_path):
+def test_without_labels_the_other_sections_remain(data, runs, tmp_path):
     page = report(runs("dwmr"), *map(unlabelled, data), tmp_path / "report.html")
     assert Balance(page).sections == LABEL_FREE
     assert page.count('class="card"') == 6
@@ -104,31 +105,31 @@ def test_without_labels_the_rest_stands_alone(data, runs, tmp_path):
     assert again == page
 
 
-def test_mended_codes_stand_among_the_boards(data, runs, tmp_path):
+def test_repaired_codes_are_among_the_board_scores(data, runs, tmp_path):
     page = report(runs("dwmr"), *data, tmp_path / "r.html", repair=True)
-    assert page.count(", mended codes") == 2
-    assert "Mended codes use more than the frame: both frames of a state" in page
-    assert ", mended codes" not in report(runs("dwmr"), *data, tmp_path / "plain.html")
+    assert page.count(", repaired codes") == 2
+    assert "Repaired codes use more than one frame: both frames of a state" in page
+    assert ", repaired codes" not in report(runs("dwmr"), *data, tmp_path / "plain.html")
 
 
-def test_trust_and_the_baselines_of_long_imagination(data, runs, tmp_path):
+def test_reliability_and_the_references_of_roll_outs(data, runs, tmp_path):
     model = dwmr.WorldModel.load(runs("dwmr"), device="cpu")
     certificate = dwmr.certify(model.encode, model.predict, data[1], noise=(0.05,))
     page = report(runs("dwmr"), *data, tmp_path / "report.html", certificate=certificate)
-    assert Balance(page).sections == LABEL_FREE | {"scores", "confusion", "trust"}
+    assert Balance(page).sections == LABEL_FREE | {"scores", "trust"}
     assert certificate["summary"] in page
     assert all(each["question"] in page for each in certificate["verdicts"])
     assert "F1, re-encoding" in page
     assert "codes, copying" in page
 
 
-def test_a_decoder_shows_what_it_makes_of_the_imagined_code(data, runs, tmp_path):
+def test_a_decoder_draws_the_predicted_code(data, runs, tmp_path):
     page = report(runs("dwmr+ae"), *data, tmp_path / "report.html")
-    assert page.count('alt="decoded from the imagined code"') == 6
+    assert page.count('alt="decoded from the predicted code"') == 6
     assert "no decoder" not in page
 
 
-def test_what_a_user_named_is_escaped(data, runs, tmp_path):
+def test_names_given_by_users_are_escaped(data, runs, tmp_path):
     train, test = data
     test = dataclasses.replace(test, about={"benchmark": "<img src=x>"})
     info = read_info(runs("dwmr"))
@@ -149,7 +150,7 @@ def test_a_run_without_records_and_an_action_that_never_occurs(data, runs, tmp_p
     assert "no records" in page
 
 
-def test_the_examination_of_other_data_is_refused(data, runs, tmp_path):
+def test_an_evaluation_of_other_data_is_refused(data, runs, tmp_path):
     train, test = data
     run, path = runs("dwmr"), tmp_path / "report.html"
     model = dwmr.WorldModel.load(run, device="cpu")
@@ -177,8 +178,7 @@ def test_other_shapes(dead, tmp_path):
     path = tmp_path / "report.html"
     write_report(path, model=model, info=read_info(run), metrics=[], evaluation=evaluation, test=test)
     page = path.read_text()
-    assert Balance(page).sections == (LABEL_FREE | {"scores", "confusion"}) - {"rollouts"}
-    assert "256 of 300 bits" in page
+    assert Balance(page).sections == (LABEL_FREE | {"scores"}) - {"rollouts"}
 
 
 def test_examples_show_successes_failures_and_idle_actions():
@@ -187,17 +187,17 @@ def test_examples_show_successes_failures_and_idle_actions():
     picked = dict(pick(changed, errors, "board"))
     assert len(picked) == 6
     assert set(picked) >= {0, 1, 2, 3, 7}
-    assert picked[3] == "the board imagined worst of all"
-    assert picked[2] == "the action changes the board, which is imagined wrongly"
+    assert picked[3] == "the board with the most errors"
+    assert picked[2] == "the board changes and is predicted incorrectly"
 
 
 def test_a_perfect_model_has_no_failures_to_show():
     picked = pick(np.ones(20, bool), np.zeros(20, int), "board")
     assert len({index for index, _ in picked}) == 6
-    assert all("rightly" in reason for _, reason in picked)
+    assert all("predicted correctly" in reason for _, reason in picked)
 
 
-def test_fewer_transitions_than_places():
+def test_fewer_transitions_than_cards():
     assert [index for index, _ in pick(np.array([True]), np.array([3]), "code")] == [0]
 
 

@@ -165,7 +165,7 @@ def evaluate(
     """Judge a world model: boards read from its bits, imagination, roll-outs, health of the code."""
     check_split(split)
     if report is not None:
-        from dwmr.report import require_matplotlib
+        from dwmr.plotting.pictures import require_matplotlib
 
         require_matplotlib()
         if report.is_dir() or not report.name:
@@ -182,7 +182,7 @@ def evaluate(
         repair=repair,
     )
     if report is not None:
-        from dwmr.report import write_report
+        from dwmr.report.page import write_report
 
         write_report(
             report,

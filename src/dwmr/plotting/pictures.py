@@ -1,4 +1,4 @@
-"""Images as PNG: single frames, and a preview of a few transitions. Matplotlib is imported when one is drawn."""
+"""Images and figures as PNG and SVG, and a preview of transitions. Matplotlib is imported only when one is drawn."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from dwmr.files import atomic_write_bytes
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LONGEST_SIDE = 192  # larger frames are thinned out to about this many pixels
+BLUE, ORANGE, GREEN, PURPLE = COLOURS = ("#3f7fd6", "#e08a2e", "#3f9d6b", "#9a6bc4")
+MAX_SIDE = 192  # pixels; larger frames are reduced to about this size
 PREVIEWED = 6
 
 
 def save_preview(transitions: Transitions, path: str | Path) -> None:
-    """Write a PNG of a few transitions spread over the whole split: image above, next image below, action between.
+    """Write a PNG of six transitions spread over the data: each frame above its next frame, with the action between.
 
     Raises:
         InputError: matplotlib is not installed.
@@ -37,10 +38,10 @@ def save_preview(transitions: Transitions, path: str | Path) -> None:
 
 
 def to_picture(image: np.ndarray) -> np.ndarray:
-    """uint8 (C, H, W) as uint8 (H, W, 3), or (H, W, 4) for four channels. Unless there are three or four channels,
+    """A frame uint8 (C, H, W) as uint8 (H, W, 3), or (H, W, 4) with four channels. With any other number of channels
     the first one is shown in grey."""
     channels, height, width = image.shape
-    step = -(-max(height, width) // LONGEST_SIDE)
+    step = -(-max(height, width) // MAX_SIDE)
     shown = image if channels in (3, 4) else np.repeat(image[:1], 3, axis=0)
     return np.ascontiguousarray(shown[:, ::step, ::step].transpose(1, 2, 0))
 
@@ -53,12 +54,12 @@ def png_bytes(picture: np.ndarray) -> bytes:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of that many inches, known to no one but the caller."""
+    """An empty figure of this size in inches, outside of pyplot's global state."""
     return require_matplotlib().figure.Figure(figsize=(width, height), layout="constrained")
 
 
 def image_axes(rows: int, columns: int, width: float, height: float) -> tuple[Figure, np.ndarray]:
-    """A figure of that many inches, and its axes (rows, columns) for images: without frames and ticks."""
+    """A figure of this size in inches, and its axes (rows, columns) for images, without frames and ticks."""
     figure = new_figure(width, height)
     axes = figure.subplots(rows, columns, squeeze=False)
     for axis in axes.flat:
@@ -73,11 +74,19 @@ def figure_png(figure: Figure, dpi: int = 110) -> bytes:
     return buffer.getvalue()
 
 
+def figure_svg(figure: Figure, background: str = "white") -> str:
+    """A figure as an SVG file whose text stays text; the same figure gives the same file."""
+    buffer = io.StringIO()
+    with require_matplotlib().rc_context({"svg.fonttype": "none", "svg.hashsalt": "dwmr"}):
+        figure.savefig(buffer, format="svg", facecolor=background, metadata={"Date": None})
+    return buffer.getvalue()
+
+
 def require_matplotlib() -> ModuleType:
     try:
         import matplotlib.colors
         import matplotlib.figure
         import matplotlib.image
     except ImportError as error:
-        raise InputError("pictures and reports need matplotlib; pip install 'dwmr[report]'") from error
+        raise InputError("pictures and reports need matplotlib: pip install 'dwmr[report]'") from error
     return matplotlib

@@ -1,4 +1,4 @@
-"""Codes and boards as small grids of cells: inline SVG, coloured by classes of the page's style."""
+"""Codes and boards as small grids of cells: inline SVG, coloured by the page's style sheet."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 
 from dwmr.report.markup import Markup, element, joined
 
-GAP = 0.05  # between cells, of a cell's side, on either side
-LABELLED_CELLS = 400  # boards with more cells show their colours alone
-PALETTE = (  # light enough for dark digits; from the thirteenth label on they come again
+GAP = 0.05  # margin of a cell on each side, as a share of its side
+MAX_NUMBERED = 400  # cells; larger boards show colours without numbers
+PALETTE = (  # light enough for dark digits; repeated from the thirteenth label on
     *("#d9dee5", "#bfdcf5", "#c5e6bd", "#fbcf8f", "#dcc8f2", "#b5e3dc"),
     *("#f4c3d9", "#efe79c", "#d9c3ab", "#b7c4ea", "#dcebb4", "#c3c8cf"),
 )
 
 
 def layout(count: int, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """Where each of ``count`` items is drawn: their indices (rows, columns), with -1 where nothing is.
+    """Where to draw ``count`` items: an array (rows, columns) of their indices, -1 for empty places.
 
-    ``shape`` (rows, cols): that many items make a panel, and the panels stand side by side with a gap between
-    them. Otherwise the items make a rectangle that is not far from a square.
+    With ``shape`` (rows, cols) the items are drawn as panels of this shape, side by side with gaps between them.
+    Otherwise they fill a rectangle close to a square.
     """
     if shape is None or len(shape) != 2:
         return _rectangle(np.arange(count))
@@ -32,8 +32,8 @@ def layout(count: int, shape: tuple[int, ...] | None = None) -> np.ndarray:
 
 
 def code(where: np.ndarray, bits: np.ndarray, before: np.ndarray | None = None, kind: str = "flip") -> Markup:
-    """Bits bool (K,): on is dark, off is light. Those that differ from ``before`` are coloured, by ``kind`` "flip"
-    or "wrong"."""
+    """Bits bool (K,): dark if on, light if off. Bits that differ from ``before`` get the colour of ``kind``, "flip" or
+    "wrong"."""
     marked = np.zeros_like(bits) if before is None else bits != before
     paint = {
         "off": ~bits & ~marked,
@@ -45,12 +45,12 @@ def code(where: np.ndarray, bits: np.ndarray, before: np.ndarray | None = None, 
 
 
 def board(where: np.ndarray, labels: np.ndarray, true: np.ndarray | None = None) -> Markup:
-    """Labels (cells,), each with its colour and number. Cells that differ from ``true`` have a red frame."""
+    """Labels (cells,) as coloured, numbered cells. Cells that differ from ``true`` have a red frame."""
     parts = [
         element("path", d=_squares(where, labels == label), fill=PALETTE[label % len(PALETTE)])
         for label in np.unique(labels).tolist()
     ]
-    if len(labels) <= LABELLED_CELLS:
+    if len(labels) <= MAX_NUMBERED:
         parts += [
             element("text", labels[where[row, col]], x=col + 0.5, y=row + 0.69) for row, col in np.argwhere(where >= 0)
         ]
@@ -60,7 +60,7 @@ def board(where: np.ndarray, labels: np.ndarray, true: np.ndarray | None = None)
 
 
 def _rectangle(items: np.ndarray) -> np.ndarray:
-    """Items row by row in a rectangle at most four times as wide as high; filled up with -1 if none is full."""
+    """Items row by row in a rectangle at most four times as wide as high, padded with -1 if none is full."""
     count = len(items)
     side = math.sqrt(count)
     full = (cols for cols in range(math.ceil(side), math.ceil(2 * side) + 1) if count % cols == 0)

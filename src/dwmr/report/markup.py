@@ -1,4 +1,4 @@
-"""Pieces of HTML. Text is escaped on its way in; only `Markup` passes as it is."""
+"""Pieces of HTML. All text is escaped, except for `Markup`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dwmr.plotting.pictures import png_bytes, to_picture
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """Text that is already HTML."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: its heading, one sentence on how to read it, and what there is to read."""
+    """A section of the page: its heading, how to read it, and its content."""
 
     anchor: str
     title: str
@@ -43,7 +43,7 @@ def element(name: str, *content: object, **attributes: object) -> Markup:
 
 
 def table(header: Sequence[object], rows: Iterable[Sequence[object]], **attributes: object) -> Markup:
-    """The first cell of each row is its name."""
+    """An HTML table; the first cell of each row is its name."""
     head = element("tr", *(element("th", cell, scope="col") for cell in header))
     body = (
         element("tr", element("th", first, scope="row"), *(element("td", cell) for cell in others))
@@ -58,13 +58,13 @@ def figure(content: object, *caption: object, **attributes: object) -> Markup:
 
 
 def image(frame: Any, describe: str) -> Markup:
-    """A uint8 frame (C, H, W) inside the page."""
+    """A frame uint8 (C, H, W), embedded in the page."""
     data = base64.b64encode(png_bytes(to_picture(frame))).decode()
     return Markup(f'<img alt="{escape(describe)}" src="data:image/png;base64,{data}">')
 
 
 def number(value: float | None, digits: int = 1) -> str:
-    """A number for a table; what only rounds to 100 is not called 100."""
+    """A number for a table. A value that only rounds to 100 is shown as >99.9."""
     if value is None or math.isnan(value):
         return "–"
     if isinstance(value, int):

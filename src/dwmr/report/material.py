@@ -1,8 +1,10 @@
-"""What the sections of a report draw from: codes and boards of the test split as plain arrays."""
+"""What a report is made from: a run, its evaluation, and the codes and boards of the test split as plain arrays."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -10,11 +12,13 @@ from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError
 from dwmr.evaluation.codes import to_numpy
 from dwmr.evaluation.evaluate import Evaluation
+from dwmr.models.checkpoint import RunInfo
+from dwmr.models.world_model import WorldModel
 
 
 @dataclass(frozen=True)
 class Boards:
-    """True boards and what the probe reads, integers (N, cells) each."""
+    """True boards and those that the probe reads, integers (N, cells) each."""
 
     now: np.ndarray
     then: np.ndarray
@@ -22,41 +26,44 @@ class Boards:
     read_then: np.ndarray
     imagined: np.ndarray
     shape: tuple[int, ...]  # (rows, cols) or (cells,)
-    n_classes: int
     grid_probe: bool  # each cell is read from its own bits
 
 
-@dataclass(frozen=True)
 class Material:
-    """Codes bool (N, K) of the frames, of the next frames, and as imagined from the former."""
+    """Everything that the sections of a report show.
 
-    actions: np.ndarray
-    codes: np.ndarray
-    next_codes: np.ndarray
-    predicted: np.ndarray
-    boards: Boards | None
+    codes, next_codes, predicted  bool (N, K): of the frames, of the next frames, and predicted from the former
+    boards                        None without labels
+    """
+
+    def __init__(
+        self,
+        model: WorldModel,
+        info: RunInfo,
+        metrics: Sequence[Mapping[str, Any]],
+        evaluation: Evaluation,
+        test: Transitions,
+        certificate: Mapping[str, Any] | None,
+    ) -> None:
+        if len(test) != len(evaluation.codes):
+            raise InputError(f"the evaluation has {len(evaluation.codes)} transitions, but test has {len(test)}")
+        self.model, self.info, self.metrics, self.test = model, info, metrics, test
+        self.figures, self.certificate = evaluation.figures, certificate
+        self.codes, self.next_codes = to_numpy(evaluation.codes), to_numpy(evaluation.next_codes)
+        self.predicted = to_numpy(evaluation.predicted)
+        self.boards = _boards(evaluation, test)
 
 
-def gather(evaluation: Evaluation, test: Transitions) -> Material:
-    if len(test) != len(evaluation.codes):
-        raise InputError(f"the evaluation has {len(evaluation.codes)} transitions, the test split {len(test)}")
+def _boards(evaluation: Evaluation, test: Transitions) -> Boards | None:
     probe = evaluation.probe
-    boards = None
-    if probe is not None and test.state is not None and test.next_state is not None:
-        boards = Boards(
-            now=np.asarray(test.state).reshape(len(test), -1),
-            then=np.asarray(test.next_state).reshape(len(test), -1),
-            read_now=probe.read(evaluation.codes),
-            read_then=probe.read(evaluation.next_codes),
-            imagined=probe.read(evaluation.predicted),
-            shape=test.state.shape[1:],
-            n_classes=probe.n_classes,
-            grid_probe=probe.kind == "grid",
-        )
-    return Material(
-        actions=np.asarray(test.actions),
-        codes=to_numpy(evaluation.codes),
-        next_codes=to_numpy(evaluation.next_codes),
-        predicted=to_numpy(evaluation.predicted),
-        boards=boards,
+    if probe is None or test.state is None or test.next_state is None:
+        return None
+    return Boards(
+        now=np.asarray(test.state).reshape(len(test), -1),
+        then=np.asarray(test.next_state).reshape(len(test), -1),
+        read_now=probe.read(evaluation.codes),
+        read_then=probe.read(evaluation.next_codes),
+        imagined=probe.read(evaluation.predicted),
+        shape=test.state.shape[1:],
+        grid_probe=probe.kind == "grid",
     )

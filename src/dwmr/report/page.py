@@ -1,8 +1,8 @@
-"""The report of a run: one HTML file that needs nothing else."""
+"""Write the report of a run: one HTML file that needs no other file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from dwmr.models.world_model import WorldModel
 from dwmr.report import sections
 from dwmr.report.examples import transitions
 from dwmr.report.markup import Markup, Section, element, joined
-from dwmr.report.material import Material, gather
+from dwmr.report.material import Material
 from dwmr.report.style import CSS
 
 
@@ -29,39 +29,26 @@ def write_report(
     certificate: Mapping[str, Any] | None = None,
     title: str | None = None,
 ) -> None:
-    """Write a page about a run: scores, training, bits, single transitions, roll-outs, configuration.
+    """Write a page with a run's scores, training curves, bits, single transitions, roll-outs and configuration.
 
     Args:
+        metrics: one record per epoch, see `dwmr.training.run_folder.read_metrics`
         evaluation: `evaluate_many` of ``model`` on ``test``
         certificate: `dwmr.certify` of the model, if the page is to show it
-        title: the preset's name if not given
+        title: by default the preset's name
 
     Raises:
-        InputError: matplotlib is not installed, or the evaluation is not of this test split; nothing was written.
+        InputError: matplotlib is missing, or ``evaluation`` does not belong to ``test``; nothing is written.
     """
-    atomic_write_text(path, render(model, info, metrics, evaluation, test, certificate, title or info.config.name))
+    material = Material(model, info, metrics, evaluation, test, certificate)
+    atomic_write_text(path, _render(material, title or info.config.name))
 
 
-def render(
-    model: WorldModel,
-    info: RunInfo,
-    metrics: Sequence[Mapping[str, Any]],
-    evaluation: Evaluation,
-    test: Transitions,
-    certificate: Mapping[str, Any] | None,
-    title: str,
-) -> str:
-    material = gather(evaluation, test)
-    scores = evaluation.figures
-    parts = list(_sections(model, info, metrics, scores, test, material, certificate))
+def _render(material: Material, title: str) -> str:
+    parts = _sections(material)
     links = element("nav", *(element("a", part.title, href=f"#{part.anchor}") for part in parts))
-    header = element(
-        "header",
-        element("h1", title),
-        element("p", _about(info, len(metrics), test, title), class_="about"),
-        links,
-        sections.key_figures(scores),
-    )
+    about = element("p", _about(material, title), class_="about")
+    header = element("header", element("h1", title), about, links, sections.key_figures(material.figures))
     body = joined([header, *map(_html, parts)])
     head = joined(
         [
@@ -74,40 +61,31 @@ def render(
     return f'<!doctype html>\n<html lang="en">\n<head>{head}</head>\n<body>\n{body}\n</body>\n</html>\n'
 
 
-def _sections(
-    model: WorldModel,
-    info: RunInfo,
-    metrics: Sequence[Mapping[str, Any]],
-    scores: Mapping[str, Any],
-    test: Transitions,
-    material: Material,
-    certificate: Mapping[str, Any] | None,
-) -> Iterator[Section]:
-    if material.boards is not None:
-        yield sections.board_scores(scores)
-    yield sections.training(metrics)
-    yield sections.bit_statistics(material, test.n_actions)
-    yield transitions(model, test, material)
-    if material.boards is not None:
-        yield sections.confusion_matrix(material.boards)
-    if scores.get("rollout"):
-        yield sections.rollouts(scores["rollout"])
-    if certificate is not None:
-        yield sections.trust(certificate)
-    yield sections.code_health(scores["codes"])
-    yield sections.configuration(info, len(metrics))
+def _sections(material: Material) -> list[Section]:
+    figures = material.figures
+    parts = [
+        sections.board_scores(figures) if material.boards is not None else None,
+        sections.trust(material.certificate) if material.certificate is not None else None,
+        transitions(material),
+        sections.rollouts(figures["rollout"]) if figures.get("rollout") else None,
+        sections.bit_statistics(material),
+        sections.code_health(figures["codes"]),
+        sections.training(material.metrics),
+        sections.configuration(material.info, len(material.metrics)),
+    ]
+    return [part for part in parts if part is not None]
 
 
-def _about(info: RunInfo, epochs_done: int, test: Transitions, title: str) -> str:
-    config = info.config
-    source = " ".join(str(test.about[name]) for name in ("benchmark", "split") if name in test.about)
+def _about(material: Material, title: str) -> str:
+    config, about = material.info.config, material.test.about
+    source = " ".join(str(about[name]) for name in ("benchmark", "split") if name in about)
     return " · ".join(
         [
             *([config.name] if config.name != title else []),
-            f"seed {info.seed}",
-            f"{epochs_done} of {config.epochs} epochs",
+            f"seed {material.info.seed}",
+            f"{len(material.metrics)} of {config.epochs} epochs",
             f"{config.bits} bits",
-            f"judged on {len(test):,} transitions{source and ': '}{source}",
+            f"evaluated on {len(material.test):,} transitions{source and ': '}{source}",
         ]
     )
 

@@ -1,8 +1,8 @@
-"""The look of a report: one style sheet for light and dark screens and for paper."""
+"""The style sheet of a report, for light and dark screens and for paper."""
 
 CSS = """
 :root { --page: #ffffff; --text: #1d232b; --quiet: #667080; --line: #d9dee5; --card: #f6f8fa;
-        --on: #1d232b; --off: #e3e7ec; --blue: 63, 127, 214; --flip: #2f6fd0; --flip-off: #b4d0f5;
+        --on: #1d232b; --off: #e3e7ec; --flip: #2f6fd0; --flip-off: #b4d0f5;
         --wrong: #d8483e; --wrong-off: #f6b8b2; }
 @media screen and (prefers-color-scheme: dark) {
   :root { --page: #14181d; --text: #dfe4ea; --quiet: #8e99a8; --line: #2e3640; --card: #1b2027;
@@ -42,8 +42,6 @@ figcaption b { color: var(--text); font-weight: 600; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(24rem, 100%), 1fr)); gap: 1.2rem 2rem;
         align-items: start; }
 .pair svg { width: 100%; }
-.pair div figure + figure { margin-top: 1.2rem; }
-.whole { grid-column: 1 / -1; }
 .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(27rem, 100%), 1fr)); gap: 1rem; }
 .card { padding: .8rem 1rem 1rem; background: var(--card); border-radius: .5rem; }
 .card table { width: 100%; margin-top: .5rem; table-layout: fixed; }
@@ -60,10 +58,6 @@ figcaption b { color: var(--text); font-weight: 600; }
 .grid .wrong.on { fill: var(--wrong); } .grid .wrong.off { fill: var(--wrong-off); }
 .grid text { font-size: .55px; fill: #333b45; text-anchor: middle; }
 .grid .misread { fill: none; stroke: #d8483e; stroke-width: 2.2px; vector-effect: non-scaling-stroke; }
-.confusion td { min-width: 5rem; padding: 2px; border: 0; }
-.confusion th { border: 0; }
-.confusion td div { padding: .3rem .6rem; border-radius: 3px; }
-.confusion td span { display: block; font-size: .75rem; opacity: .7; }
 .columns { display: flex; flex-wrap: wrap; gap: 0 3rem; }
 @media print {
   html { font-size: 10px; }
