@@ -1,4 +1,4 @@
-"""Every registered environment goes through the same tests; a new one is picked up by itself."""
+"""Every registered world and environment goes through the same tests; a new one is picked up automatically."""
 
 import pickle
 import subprocess
@@ -13,6 +13,8 @@ pytest.importorskip("sklearn")
 from gymnasium.utils.env_checker import check_env  # noqa: E402
 
 import dwmr.envs  # noqa: E402, F401
+from dwmr.seeding import rng  # noqa: E402
+from dwmr.worlds.registry import ENVIRONMENTS, WORLDS  # noqa: E402
 
 IDS = sorted(name for name in gymnasium.registry if name.startswith("dwmr/"))
 OFFLINE = {"dwmr/SlidingTiles-v0": {"digits": "sklearn"}}
@@ -35,6 +37,31 @@ def episode(env, seed, steps=15):
 
 def same(one, other):
     return all(np.array_equal(a, b) for x, y in zip(one, other, strict=True) for a, b in zip(x, y))
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_a_world_keeps_its_promises(name):
+    world = WORLDS[name].with_digits("sklearn")
+    assert set(world.sizes) == set(world.levels) == {"train", "val", "test"}
+    assert type(world) in ENVIRONMENTS.values()
+    state, generator = world.reset(0), rng(0, "test")
+    for action in range(len(world.action_names)):
+        after = world.step(state, action)
+        labels = world.labels(after)
+        assert (labels.dtype, labels.ndim) == (np.uint8, 2)
+        assert labels.max() < world.n_classes
+        assert (world.key(after) == world.key(state)) == np.array_equal(labels, world.labels(state))
+        frame = world.render(after, generator)
+        assert (frame.dtype, frame.shape) == (np.uint8, world.image_shape)
+    for kind, (task,) in world.tasks(trials=1).items():
+        assert kind in world.task_kinds
+        assert task.optimal > 0
+        assert task.reached(task.goal)
+        assert not task.reached(task.start)
+    graphs = world.true_graphs([0])
+    assert (graphs is not None) == world.small_levels
+    for graph in graphs or []:
+        assert graph.table.shape == (len(graph.images), len(world.action_names))
 
 
 def test_the_three_environments_of_the_paper_are_registered():

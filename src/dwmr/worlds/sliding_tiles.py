@@ -6,7 +6,7 @@ A board is an integer array (rows, cols); 0 is the blank, which the actions move
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -82,7 +82,7 @@ class SlidingTiles(World):
     def labels(self, state: np.ndarray) -> np.ndarray:
         return state.copy()
 
-    def key(self, state: np.ndarray) -> Hashable:
+    def key(self, state: np.ndarray) -> bytes:
         return state.tobytes()
 
     def draw(self, labels: np.ndarray, generator: np.random.Generator, split: str = "train") -> np.ndarray:

@@ -1,13 +1,13 @@
 """The base class of all worlds.
 
-A world is one file with a subclass of `World`, and one line in `dwmr.worlds.registry`. Collecting data, planning tasks,
-certificates, exports and the Gymnasium environment all ask the world object.
+To add a world, write a file with a subclass of `World` and register it in `dwmr.worlds.registry`. Data, planning tasks,
+certificates, exports and the Gymnasium environment all come from the world object.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, ClassVar
@@ -32,7 +32,7 @@ class World(ABC):
     Attributes:
         noise: standard deviation of the pixel noise in every frame, on the [0, 1] scale.
         name: what the world is called, also in the names of random streams. Renaming it changes its data.
-        walk_stream: names the random stream of `walk`. Changing it changes the data.
+        walk_stream: names the random stream of `walk`, by default ``name``. Changing it changes the data.
         action_names: one name per action.
         n_classes: labels are below this.
         image_shape: (channels, height, width) of a frame.
@@ -47,7 +47,7 @@ class World(ABC):
     noise: float = field(default=0.0, kw_only=True)
 
     name: ClassVar[str]
-    walk_stream: ClassVar[str]
+    walk_stream: ClassVar[str] = ""
     action_names: ClassVar[tuple[str, ...]]
     sizes: ClassVar[Mapping[str, int]] = {"train": 40_000, "val": 10_000, "test": 10_000}
     levels: ClassVar[Mapping[str, range]] = {
@@ -82,7 +82,7 @@ class World(ABC):
     def labels(self, state: Any) -> np.ndarray:
         """What is true of the state: uint8 (rows, cols), one label per cell."""
 
-    def key(self, state: Any) -> Hashable:
+    def key(self, state: Any) -> Any:
         """A hashable, sortable value that only equal states share. By default the state itself."""
         return state
 
@@ -134,7 +134,8 @@ class World(ABC):
         if needed > len(levels):
             raise InputError(f"the split {split!r} has {len(levels)} levels, but {needed} were asked for")
         starts = [self.reset(level) for level in levels[:needed]]
-        actions = below(rng(seed, "level walk", self.walk_stream, split), len(self.action_names), (episodes, steps))
+        generator = rng(seed, "level walk", self.walk_stream or self.name, split)
+        actions = below(generator, len(self.action_names), (episodes, steps))
         walks = (
             accumulate(chosen, self.step, initial=starts[index // per_level])
             for index, chosen in enumerate(actions.tolist())
@@ -166,7 +167,7 @@ class World(ABC):
     def _true_graph(self, level: int, seed: int) -> StateGraph:
         start = self.reset(level)
         states, table = StateNumbers(self).explore(start)
-        order = np.array([0, *sorted(range(1, len(states)), key=lambda number: self.key(states[number]))])  # type: ignore
+        order = np.array([0, *sorted(range(1, len(states)), key=lambda number: self.key(states[number]))])
         place = np.argsort(order)
         generator = rng(seed, "graph noise", level)
         images = self.draw(np.stack([self.labels(states[number]) for number in order]), generator, "test")
