@@ -1,4 +1,4 @@
-"""The errors a user can cause or meet. Each carries one sentence that names the fault."""
+"""The errors that users can run into. Each message says in one sentence what is wrong."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Iterable
 
 
 class InputError(ValueError):
-    """Something handed in from outside is wrong; the message says what was got and what was expected."""
+    """Invalid input. The message says what was got, what was expected, and the likely fix."""
 
 
 class TrainingDiverged(RuntimeError):
-    """A loss term stopped being a finite number; the last good checkpoint was kept."""
+    """A loss became infinite or NaN. The last good checkpoint is kept."""
 
 
 class ExportFailed(RuntimeError):
-    """What was written does not do what the model does; it was removed."""
+    """The exported files do not behave like the model, and were removed."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
-    """The error for a name that is not among the known ones: it names the nearest, or lists them all."""
+    """The error for an unknown name: it suggests the most similar known names, or lists all of them."""
     known = sorted(known)
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known)}"
+    similar = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(map(repr, similar))}?" if similar else f"known: {', '.join(known)}"
     return InputError(f"unknown {kind} {name!r}; {hint}")

@@ -1,4 +1,4 @@
-"""Progress on the terminal, where there is one and rich is installed; otherwise silence."""
+"""Progress bars, shown only on a terminal and only if rich is installed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Silent:
 
 @contextmanager
 def bar(title: str, total: int, *, done: int = 0, show: bool | None = None) -> Iterator[Bar]:
-    """A progress bar on standard error. ``show=None`` shows it if standard error is a terminal."""
+    """A progress bar on standard error. With ``show=None`` it is shown if standard error is a terminal."""
     if show is None:
         show = sys.stderr.isatty()
     try:
