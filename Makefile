@@ -22,7 +22,7 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## IceSlider: collect, train, evaluate; then open runs/demo/report.html
 	@test -d $(DATA) || $(BIN)/dwmr collect iceslider --out $(DATA)
 	$(BIN)/dwmr train iceslider/dwmr --data $(DATA) --out $(RUN) --resume
-	$(BIN)/dwmr evaluate $(RUN) --data $(DATA) --report $(RUN)/report.html --json > $(RUN)/evaluation.json.part
+	$(BIN)/dwmr evaluate $(RUN) --data $(DATA) --report $(RUN)/report.html --overwrite --json > $(RUN)/evaluation.json.part
 	@mv $(RUN)/evaluation.json.part $(RUN)/evaluation.json
 	@$(BIN)/python -c "import json; f = json.load(open('$(RUN)/evaluation.json')); \
 	print('imagination F1 %.1f, copying the frame %.1f' % (f['imagination']['f1'], f['baselines']['copy']['f1']))"

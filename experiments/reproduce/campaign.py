@@ -22,6 +22,7 @@ from dwmr.data.collect import cached_benchmark
 from dwmr.data.transitions import Splits, Transitions, load_splits
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.evaluation.evaluate import evaluate_many
+from dwmr.files import check_output
 from dwmr.models.checkpoint import epochs_done, info_of, read_info
 from dwmr.models.world_model import WorldModel, resolve_device
 from dwmr.provenance import describe_code, describe_machine
@@ -213,7 +214,10 @@ class _Maker:
     def check_models(self, cell: Cell, seeds: list[int]) -> None:
         """Refuse a folder for models that holds anything but these runs, finished or not."""
         for seed, place in self._places(cell, seeds).items():
-            if place is None or not os.path.lexists(place):
+            if place is None:
+                continue
+            if not os.path.lexists(place):
+                check_output(place)
                 continue
             train, epochs = self._data(cell.benchmark)[0].train, cell.config.epochs
             stored = read_info(place)

@@ -13,7 +13,7 @@ from dwmr.provenance import describe_machine
 from experiments.reproduce import campaign, claims, render
 from experiments.reproduce.campaign import Options, Planned
 from experiments.reproduce.catalog import find_table, table_names
-from experiments.reproduce.page import write_page, write_table
+from experiments.reproduce.page import check_tables, write_page, write_table
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "results"
@@ -23,6 +23,8 @@ __all__ = ["Options", "make_table", "show_plan", "write_results"]
 
 def write_results(results: Path | None) -> None:
     """Write every table from the stored runs, and docs/results.md unless another folder was named."""
+    for name in table_names():
+        check_tables(find_table(name), results or RESULTS)
     for name in table_names():
         write_table(find_table(name), results or RESULTS)
     if results is None:
@@ -49,6 +51,7 @@ def make_table(
     """Make the missing runs of a table, write it and print it."""
     table, folder = find_table(name), results or RESULTS
     cells = table.choose(only)
+    check_tables(table, folder)
     complete = campaign.run(table, cells, folder, seeds, options, after_each=lambda: write_table(table, folder))
     found = write_table(table, folder)
     if as_json:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dwmr.errors import InputError
-from dwmr.files import atomic_write_json, atomic_write_text
+from dwmr.files import atomic_write_json, atomic_write_text, check_output
 from experiments.reproduce.catalog import find_table, table_names
 from experiments.reproduce.cells import PARTS, Table
 from experiments.reproduce.plots import save_plot
@@ -18,6 +18,13 @@ from experiments.reproduce.store import Results, difference, read_table
 
 log = logging.getLogger("dwmr")
 Figures = dict[str, dict[str, list[float | None]]]  # by benchmark and name: a figure of each finished run
+
+
+def check_tables(table: Table, out: Path) -> None:
+    """Refuse to write a table over files that do not come from the runs stored beside them."""
+    own = any(cell.runs or cell.stale for cell in read_table(out, table).values())
+    for end in (".json", "_rows.json", ".svg", ".tex", ".md"):
+        check_output(out / f"{table.name}{end}", overwrite=own or None, written=own)
 
 
 def write_table(table: Table, out: Path) -> Results:
@@ -81,6 +88,7 @@ def write_page(page: Path, out: Path) -> None:
     """Replace what stands between the marks of each table."""
     if not page.is_file():
         raise InputError(f"{page} does not exist")
+    check_output(page, overwrite=True, written=True)
     atomic_write_text(page, filled_page(page.read_text(encoding="utf-8"), page.parent, out))
 
 

@@ -12,10 +12,23 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+import stat
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from dwmr.errors import InputError
+
+RUN_FILES = ("run.json", "checkpoint.safetensors", "metrics.jsonl")  # what a run folder needs
+HTML_MARK = '<meta name="generator" content="dwmr">'
+PNG_MARK = {"Software": "dwmr"}  # as Matplotlib takes it
+GIF_MARK = "made by dwmr; "
+_MARKS = (
+    (b"<!doctype html>", HTML_MARK.encode()),
+    (b"\x89PNG", b"tEXtSoftware\0dwmr"),
+    (b"GIF8", GIF_MARK.encode()),
+)
+_HEAD = 65_536  # bytes at the start of a file that hold its mark
 _STORAGE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG}
 
 
@@ -26,6 +39,84 @@ def cache_folder() -> Path:
     if shared := os.environ.get("XDG_CACHE_HOME"):
         return Path(shared).expanduser() / "dwmr"
     return Path.home() / ".cache" / "dwmr"
+
+
+def check_output(
+    path: str | os.PathLike[str],
+    *,
+    overwrite: bool | None = None,
+    inputs: Collection[str | os.PathLike[str] | None] = (),
+    written: bool | None = None,
+    holds: Collection[str] = (),
+) -> None:
+    """Refuse an output path that must not be written to; call it before any work.
+
+    What exists is replaced only with ``overwrite``, and only if dwmr wrote it: an HTML page, PNG or GIF that carries
+    dwmr's mark, a JSON file with dwmr's version in its ``provenance``, or a folder with nothing but files named in
+    ``holds``. Symbolic links, device nodes, inputs of the command, and the files that a run folder needs are never
+    replaced.
+
+    Args:
+        path: the file or folder to be written
+        overwrite: whether the user allows it; None if the command has no such option
+        inputs: what the command reads; None entries are ignored
+        written: whether dwmr wrote what is there, where the caller knows; None: decide by the mark
+        holds: names of the files that an existing folder may hold to be replaced; without any, no folder is
+
+    Raises:
+        InputError: the path must not be written to.
+    """
+    path = Path(path)
+    for source in (Path(name) for name in inputs if name is not None):
+        if _same_place(source, path) or (holds and source.resolve().is_relative_to(path.resolve())):
+            raise InputError(f"{path} is an input of this command; choose another output")
+    needed = path.name in RUN_FILES or (path.suffix == ".safetensors" and written is None)
+    if needed and (path.parent / RUN_FILES[0]).exists():
+        raise InputError(f"{path} belongs to the run in {path.parent}; choose another output")
+    if not os.path.lexists(path):
+        _check_parents(path)
+        return
+    mode = path.lstat().st_mode
+    if stat.S_ISLNK(mode):
+        raise InputError(f"{path} is a symbolic link, and outputs are not written through links; choose another output")
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise InputError(f"{path} is not a regular file; choose another output")
+    if not overwrite:
+        hint = "choose another name" if overwrite is None else "choose another name, or replace it with --overwrite"
+        raise InputError(f"{path} exists already; {hint}")
+    if stat.S_ISDIR(mode):
+        entries = list(path.iterdir())
+        if not entries or not all(each.name in holds and stat.S_ISREG(each.lstat().st_mode) for each in entries):
+            raise InputError(f"{path} is a folder that holds more than this command writes; choose another output")
+    elif not (_marked(path) if written is None else written):
+        raise InputError(f"{path} was not written by dwmr, so it is not replaced; remove it or choose another output")
+
+
+def _same_place(one: Path, other: Path) -> bool:
+    with contextlib.suppress(OSError):
+        if os.path.samefile(one, other):
+            return True
+    return one.resolve() == other.resolve()
+
+
+def _check_parents(path: Path) -> None:
+    parent = next(each for each in path.absolute().parents if os.path.lexists(each))
+    if not parent.is_dir():
+        raise InputError(f"{path} cannot be written: {parent} is not a folder")
+
+
+def _marked(path: Path) -> bool:
+    """Whether a file says of itself that dwmr wrote it."""
+    with open(path, "rb") as file:
+        head = file.read(_HEAD)
+    if any(head.startswith(start) and mark in head for start, mark in _MARKS):
+        return True
+    if not head.startswith(b"{"):
+        return False
+    try:
+        return "dwmr" in json.loads(path.read_text(encoding="utf-8"))["provenance"]
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
@@ -75,8 +166,10 @@ def append_line(path: str | os.PathLike[str], text: str) -> None:
 
 
 @contextlib.contextmanager
-def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
     """Yield an empty temporary folder that becomes ``path`` when the block ends well, and vanishes otherwise.
+
+    With ``overwrite`` it takes the place of an existing folder, which `check_output` has allowed, and which is removed.
 
     An OSError of the block that has nothing to do with storage, such as a missing input, passes unchanged.
 
@@ -85,7 +178,7 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         OSError: the folder could not be written; there is still no ``path``.
     """
     path = Path(path)
-    if os.path.lexists(path):
+    if os.path.lexists(path) and not overwrite:
         raise FileExistsError(errno.EEXIST, f"{path} exists already; remove it or choose another name")
     temporary = _temporary_beside(path)
     try:
@@ -101,7 +194,17 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
             raise
         try:
             _sync_tree(temporary)
-            os.rename(temporary, path)
+            replaced = _temporary_beside(path) if overwrite and os.path.lexists(path) else None
+            if replaced is not None:
+                os.rename(path, replaced)
+            try:
+                os.rename(temporary, path)
+            except OSError:
+                if replaced is not None:
+                    os.rename(replaced, path)
+                raise
+            if replaced is not None:
+                shutil.rmtree(replaced, ignore_errors=True)
         except OSError as error:
             raise _could_not_write(path, error) from error
     except BaseException:

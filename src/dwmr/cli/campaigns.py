@@ -15,6 +15,7 @@ from dwmr.cli.common import (
     MOST_SEEDS,
     AsJson,
     Device,
+    Overwrite,
     Seed,
     app,
     example,
@@ -25,6 +26,7 @@ from dwmr.cli.common import (
     say,
 )
 from dwmr.errors import InputError
+from dwmr.files import check_output
 from dwmr.models.world_model import resolve_device
 from dwmr.presets import preset
 
@@ -53,6 +55,7 @@ def tune(
     write_preset: Annotated[
         bool, typer.Option("--write-preset", help="Make what was chosen the package's preset of that name.")
     ] = False,
+    overwrite: Overwrite = False,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: AsJson = False,
@@ -62,6 +65,14 @@ def tune(
 
     fixed = parse_settings(settings or [])
     tuning.prepare(name, fixed, storage, trials=trials, at_once=at_once, budget=budget)
+    known = storage.exists()  # a study that goes on brings its own summary up to date
+    check_output(storage, overwrite=known, inputs=[data], written=True)
+    summary, *pictures = tuning.summary_files(storage)
+    check_output(summary, overwrite=overwrite or known, inputs=[data])
+    for path in pictures:
+        check_output(path, overwrite=overwrite or known, inputs=[data], written=known or None)
+    if write_preset:
+        check_output(tuning.preset_file(name), overwrite=overwrite)
     resolve_device(device)
     splits = load_data(data, preset(name).benchmark)
     found = tuning.tune(

@@ -11,6 +11,7 @@ from dwmr.cli.common import Seed, app, example, parts_of, say
 from dwmr.data.collect import collect_world
 from dwmr.data.transitions import Transitions, load_splits
 from dwmr.errors import InputError
+from dwmr.files import check_output
 from dwmr.worlds.registry import WORLDS
 
 
@@ -45,6 +46,7 @@ def collect(
     """
     if (world is None) == (env is None):
         raise InputError("name a world or an environment: dwmr collect iceslider …, or dwmr collect --env ID …")
+    check_output(destination)
     if env is not None:
         from dwmr.data.gym_collect import EPISODE_STEPS, collect_env
 

@@ -31,6 +31,7 @@ err = Console(stderr=True, highlight=False)
 
 Seed = Annotated[int, typer.Option(help="Everything random follows from it.", min=0)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace outputs that dwmr wrote before.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
 

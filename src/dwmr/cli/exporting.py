@@ -8,13 +8,14 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from dwmr.cli.common import AsJson, Device, Seed, app, example, open_run, print_json, say
+from dwmr.cli.common import AsJson, Device, Overwrite, Seed, app, example, open_run, print_json, say
 from dwmr.data.transitions import Splits, Transitions
 from dwmr.errors import InputError, unknown
+from dwmr.files import check_output
 from dwmr.models.onnx_export import ENCODER, PREDICTOR, export_onnx, require_packages
 from dwmr.models.world_model import WorldModel
 from dwmr.planning.strip import read_image
-from dwmr.symbolic import Task, export_pddl, fast_downward, layout_of, learn_symbols, solve
+from dwmr.symbolic import EXPORTED, Task, export_pddl, fast_downward, layout_of, learn_symbols, solve
 from dwmr.symbolic.rules import FORMS
 from dwmr.worlds.registry import WORLDS, action_names
 
@@ -33,13 +34,14 @@ KEPT_BACK = 0.2  # of lone training data, to judge the rules on
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     to: Annotated[str, typer.Option("--to", help="onnx or pddl.")],
-    out: Annotated[Path, typer.Option(help="The folder to write; it must not exist yet.")],
+    out: Annotated[Path, typer.Option(help="The folder to write.")],
     data: Annotated[Path | None, typer.Option(help="Data folder or .npz; by default the run's benchmark.")] = None,
     level: Annotated[int | None, typer.Option(help="pddl: the problem is this level of the world.", min=0)] = None,
     start: Annotated[Path | None, typer.Option(help="pddl: image of the problem's start.")] = None,
     goal: Annotated[Path | None, typer.Option(help="pddl: image of its goal.")] = None,
     form: Annotated[str, typer.Option(help="pddl: rules shared by cells, of single bits, or auto.")] = "auto",
     run_planner: Annotated[bool, typer.Option("--solve", help="pddl: solve the problem with Fast Downward.")] = False,
+    overwrite: Overwrite = False,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: AsJson = False,
@@ -47,10 +49,10 @@ def export(
     """Write a model in another form: ONNX networks, or rules as PDDL with a listing to read."""
     if to not in TARGETS:
         raise unknown("target", to, TARGETS)
-    if out.exists():
-        raise FileExistsError(f"{out} exists already; remove it or choose another name")
+    holds = (ENCODER, PREDICTOR) if to == "onnx" else EXPORTED
+    check_output(out, overwrite=overwrite, inputs=[run, data, start, goal], holds=holds)
     if to == "onnx":
-        _onnx(run, out, data, as_json)
+        _onnx(run, out, data, overwrite, as_json)
         return
     if (start is None) != (goal is None) or (level is not None and start is not None):
         raise InputError("name a problem by --level, or by --start and --goal together")
@@ -74,7 +76,9 @@ def export(
         form=form,
     )
     solution = solve(symbolic, model.encode, model.predict, task) if run_planner and task is not None else None
-    files = export_pddl(symbolic, model.encode, fitted_on, out, task=task, solution=solution, seed=seed)
+    files = export_pddl(
+        symbolic, model.encode, fitted_on, out, task=task, solution=solution, seed=seed, overwrite=overwrite
+    )
     if as_json:
         print_json({"out": str(out), "files": files, "fidelity": symbolic.fidelity, "solution": solution})
         return
@@ -86,11 +90,12 @@ def export(
         say(_in_words(solution))
 
 
-def _onnx(run: Path, out: Path, data: Path | None, as_json: bool) -> None:
+def _onnx(run: Path, out: Path, data: Path | None, overwrite: bool, as_json: bool) -> None:
     require_packages()
     _, model, _, judged = open_run(run, data, "train", "cpu")
     step = -(-len(judged) // CHECKED)
-    checked = export_onnx(model, out, np.asarray(judged.obs[::step]), np.asarray(judged.actions[::step]))
+    images, actions = np.asarray(judged.obs[::step]), np.asarray(judged.actions[::step])
+    checked = export_onnx(model, out, images, actions, overwrite=overwrite)
     if as_json:
         print_json({"out": str(out), "files": [ENCODER, PREDICTOR], "checked": checked})
         return

@@ -15,6 +15,7 @@ from dwmr.cli.common import (
     MOST_SEEDS,
     AsJson,
     Device,
+    Overwrite,
     Seed,
     app,
     check_split,
@@ -31,7 +32,8 @@ from dwmr.cli.trust import certificate
 from dwmr.config import option_names
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.evaluation.evaluate import evaluate_many
-from dwmr.models.checkpoint import checkpoint_digest, save_model
+from dwmr.files import check_output
+from dwmr.models.checkpoint import checkpoint_digest, read_info, save_model
 from dwmr.models.world_model import resolve_device
 from dwmr.presets import PRESETS, TUNED, preset
 from dwmr.training.distillation import check_numbers
@@ -71,6 +73,8 @@ def train(
     taken = [folder for folder in folders.values() if folder.exists()]
     if taken and not resume:
         raise InputError(f"{taken[0]} exists already; --resume goes on with it, or choose another --out")
+    for existing in taken:
+        read_info(existing)  # refuses what is no run folder
     splits = load_data(data, config.benchmark)
     results = dwmr.train_many(
         config,
@@ -118,8 +122,7 @@ def distil(
 
     Without labels, from the training transitions alone. A decoder is not taught.
     """
-    if folder.exists():
-        raise FileExistsError(f"{folder} exists already; choose another folder")
+    check_output(folder, inputs=[run, data])
     check_numbers(rounds, epochs, lr, batch, keep)
     info, model = open_model(run, device)
     train = load_data(data, info.config.benchmark).train
@@ -158,6 +161,7 @@ def evaluate(
     repair: Annotated[
         bool, typer.Option("--repair", help="Also judge codes mended by other frames of their episode.")
     ] = False,
+    overwrite: Overwrite = False,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: AsJson = False,
@@ -170,6 +174,7 @@ def evaluate(
         require_matplotlib()
         if report.is_dir() or not report.name:
             raise InputError(f"--report names a file to write, got {str(report)!r}")
+        check_output(report, overwrite=overwrite, inputs=[run, data])
     info, model, splits, test = open_run(run, data, split, device)
     (found,) = evaluate_many(
         [model],

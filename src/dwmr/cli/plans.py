@@ -11,10 +11,11 @@ import torch
 import typer
 
 from dwmr.cli import tables
-from dwmr.cli.common import AsJson, Device, Seed, app, example, load_data, out, print_json, say
+from dwmr.cli.common import AsJson, Device, Overwrite, Seed, app, example, load_data, out, print_json, say
 from dwmr.data.transitions import Splits
 from dwmr.errors import InputError, unknown
 from dwmr.evaluation.probes import Probe, fit_probe
+from dwmr.files import check_output
 from dwmr.models.checkpoint import RunInfo, checkpoint_digest, read_info
 from dwmr.models.world_model import WorldModel
 from dwmr.planning.acting import act
@@ -23,6 +24,7 @@ from dwmr.planning.benchmark import (
     CONTROLS,
     KeptTrials,
     Setting,
+    check_results,
     evaluate_planner,
     known_entries,
     store_entry,
@@ -31,7 +33,8 @@ from dwmr.planning.benchmark import (
 from dwmr.planning.painting import painter_of
 from dwmr.planning.search import PLANNERS, find_planner
 from dwmr.planning.simulator import TaskWorld
-from dwmr.planning.strip import Strip, action_names, read_image, save_strip
+from dwmr.planning.strip import Strip, action_names, read_image, save_strip, strip_files
+from dwmr.planning.value import FILE as HEURISTIC
 from dwmr.planning.value import ValueTraining, load_value, save_value, train_value
 from dwmr.presets import changes
 from dwmr.provenance import describe_machine
@@ -73,6 +76,7 @@ def plan(
     strip: Annotated[Path | None, typer.Option(help="Write the plan as pictures: PNG, and a GIF beside it.")] = None,
     imagined: Annotated[str, typer.Option(help="Draw imagined codes by a decoder, or nearest frame.")] = "decoder",
     results: Annotated[Path | None, typer.Option("--out", help="With --evaluate: results file to add to.")] = None,
+    overwrite: Overwrite = False,
     data: Data = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -96,6 +100,13 @@ def plan(
         raise unknown("kind of goal", goal_by, ("image", "probe"))
     if imagined not in ("decoder", "nearest"):
         raise unknown("way to draw imagined codes", imagined, ("decoder", "nearest"))
+    if strip is not None and not strip.name:
+        raise InputError(f"--strip names a file to write, got {str(strip)!r}")
+    for path in strip_files(strip) if strip is not None else ():
+        check_output(path, overwrite=overwrite, inputs=[run, data, start, goal])
+    if results is not None:
+        check_output(results, overwrite=True, inputs=[run, data], written=True)
+        check_results(results)
     simulated = next((name for name in names if name in PLANNERS), "breadth_first")
     setting = Setting(
         heuristic=heuristic,
@@ -114,7 +125,7 @@ def plan(
     splits = _data(data, info, model)
     agent = _agent(run, model, splits, radius, seed)
     if evaluate:
-        _evaluate(run, info, model, agent, splits, names, setting, trials, results, as_json)
+        _evaluate(run, info, model, agent, splits, names, setting, trials, results, overwrite, as_json)
         return
     if level is None:
         shown, figures = _plan_images(images, agent, names[0], setting)
@@ -148,6 +159,7 @@ def train_heuristic(
     walk: Annotated[int, typer.Option(help="Actions of an imagined walk.", min=1)] = ValueTraining.walk,
     width: Annotated[int, typer.Option(help="Width of the network.", min=1)] = ValueTraining.width,
     lr: Annotated[float, typer.Option(help="Learning rate.", min=0)] = ValueTraining.lr,
+    overwrite: Overwrite = False,
     data: Data = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -155,6 +167,7 @@ def train_heuristic(
 ) -> None:
     """Learn a heuristic from imagined random walks; it is kept in the run folder, and plan uses it from then on."""
     info = read_info(run)
+    check_output(run / HEURISTIC, overwrite=overwrite, written=True)
     model = WorldModel.load(run, device=device)
     splits = _data(data, info, model)
     agent = agent_of(model, splits.train, splits.val, seed=seed)
@@ -252,6 +265,7 @@ def _evaluate(
     setting: Setting,
     trials: int | None,
     results: Path | None,
+    overwrite: bool,
     as_json: bool,
 ) -> None:
     benchmark = info.config.benchmark
@@ -264,6 +278,9 @@ def _evaluate(
         "trials": trials,
         "heuristic": setting.heuristic != "zero" and agent.value is not None,
     }
+    if results is not None and not overwrite:
+        for name in names:
+            check_results(results, benchmark, name, made_with)
     probe = _probe(model, splits, setting.seed) if setting.goal == "probe" else None
     found: dict[str, dict[str, Any]] = {}
     for name in names:

@@ -51,8 +51,11 @@ class _Predictor(nn.Module):
         return threshold(torch.sigmoid(logits)).bool(), logits
 
 
-def export_onnx(model: WorldModel, folder: str | Path, images: np.ndarray, actions: np.ndarray) -> dict[str, Any]:
+def export_onnx(
+    model: WorldModel, folder: str | Path, images: np.ndarray, actions: np.ndarray, *, overwrite: bool = False
+) -> dict[str, Any]:
     """Write both files into a new folder, which appears only if onnxruntime gives every bit that the model gives.
+    With ``overwrite`` it replaces one that is there.
 
     ``images`` uint8 (N, C, H, W) and ``actions`` (N,) are what they are checked on: the images' codes, and the codes
     that follow them. Returns how many were compared.
@@ -69,7 +72,7 @@ def export_onnx(model: WorldModel, folder: str | Path, images: np.ndarray, actio
     nxt = model.predict(bits, actions)
     pixels = torch.from_numpy(np.array(images[:2]))
     chosen = torch.from_numpy(np.array(actions, dtype=np.int64))
-    with atomic_folder(folder) as fresh:
+    with atomic_folder(folder, overwrite=overwrite) as fresh:
         _write(_Encoder(model), fresh / ENCODER, {"images": pixels}, "bits")
         _write(_Predictor(model), fresh / PREDICTOR, {"bits": bits[:2], "actions": chosen[:2]}, "next_bits")
         _compare(fresh / ENCODER, {"images": np.asarray(images)}, bits.numpy())

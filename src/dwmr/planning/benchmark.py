@@ -170,6 +170,16 @@ def evaluate_planner(
     return found
 
 
+def check_results(path: Path, benchmark: str = "", name: str = "", made_with: dict[str, Any] | None = None) -> None:
+    """Refuse a file that holds anything but planning results, or this planner's entry made with other options."""
+    entry = _read(path).get(benchmark, {}).get(name)
+    if entry is not None and made_with is not None and entry.get("made_with") != made_with:
+        raise InputError(
+            f"{path} holds an entry of {name} on {benchmark} that was made with another run or other options; "
+            f"--overwrite replaces it"
+        )
+
+
 def stored_entry(path: Path, benchmark: str, name: str, made_with: dict[str, Any]) -> dict[str, Any] | None:
     """The entry of a results file, if there is one that was made with just this."""
     entry = _read(path).get(benchmark, {}).get(name)

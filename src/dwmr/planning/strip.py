@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from dwmr.errors import InputError
-from dwmr.files import atomic_write_bytes
+from dwmr.files import GIF_MARK, PNG_MARK, atomic_write_bytes
 from dwmr.plotting.pictures import new_figure, to_picture
 from dwmr.worlds.actions import NAMES
 
@@ -31,9 +31,14 @@ class Strip:
     title: str
 
 
+def strip_files(path: Path) -> tuple[Path, Path]:
+    """What `save_strip` writes: a PNG and beside it a GIF."""
+    return path.with_suffix(".png"), path.with_suffix(".gif")
+
+
 def save_strip(strip: Strip, imagined: np.ndarray, painted_by: str, path: Path) -> list[Path]:
     """Write PATH as a PNG and beside it a GIF, with the codes drawn as uint8 (T + 1, C, H, W); both names."""
-    picture, animation = path.with_suffix(".png"), path.with_suffix(".gif")
+    picture, animation = strip_files(path)
     note = f"above: real frames; below: imagined codes, drawn by {painted_by}"
     atomic_write_bytes(picture, _png(strip, imagined, note))
     atomic_write_bytes(animation, _gif(strip, imagined, note))
@@ -87,7 +92,7 @@ def _png(strip: Strip, imagined: np.ndarray, note: str) -> bytes:
         above.set_title("start" if step == 0 else f"{step}: {names[step - 1]}", fontsize=8)
     figure.suptitle(f"{strip.title}\n{note}", fontsize=8)
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=80, metadata={"Software": None})
+    figure.savefig(buffer, format="png", dpi=80, metadata=PNG_MARK)
     return buffer.getvalue()
 
 
@@ -102,7 +107,13 @@ def _gif(strip: Strip, imagined: np.ndarray, note: str) -> bytes:
         frames.append(both.resize((2 * both.width, 2 * both.height), pillow.Resampling.NEAREST))
     buffer = io.BytesIO()
     frames[0].save(
-        buffer, "GIF", save_all=True, append_images=frames[1:], duration=PAUSE, loop=0, comment=note.encode()
+        buffer,
+        "GIF",
+        save_all=True,
+        append_images=frames[1:],
+        duration=PAUSE,
+        loop=0,
+        comment=(GIF_MARK + note).encode(),
     )
     return buffer.getvalue()
 

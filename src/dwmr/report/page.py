@@ -8,7 +8,7 @@ from typing import Any
 
 from dwmr.data.transitions import Transitions
 from dwmr.evaluation.evaluate import Evaluation
-from dwmr.files import atomic_write_text
+from dwmr.files import HTML_MARK, atomic_write_text
 from dwmr.models.checkpoint import RunInfo
 from dwmr.models.world_model import WorldModel
 from dwmr.report import sections
@@ -54,6 +54,7 @@ def _render(material: Material, title: str) -> str:
         [
             Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
             Markup('<meta name="color-scheme" content="light dark">'),
+            Markup(HTML_MARK),
             element("title", title),
             element("style", Markup(CSS)),
         ]

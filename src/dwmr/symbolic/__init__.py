@@ -1,10 +1,11 @@
 """A symbolic model: rules that say what a learned predictor does, to read and to plan with."""
 
 from dwmr.symbolic.cells import Layout, layout_of
-from dwmr.symbolic.export import SymbolicModel, Task, export_pddl, learn_symbols, solve
+from dwmr.symbolic.export import EXPORTED, SymbolicModel, Task, export_pddl, learn_symbols, solve
 from dwmr.symbolic.rules import BitRules, CellRules
 
 __all__ = [
+    "EXPORTED",
     "BitRules",
     "CellRules",
     "Layout",

@@ -25,6 +25,7 @@ from dwmr.worlds import tasks
 from dwmr.worlds.registry import find_world
 
 DOMAIN, PROBLEM, RULES, FIDELITY, SOLUTION = "domain.pddl", "problem.pddl", "rules.md", "fidelity.json", "solution.json"
+EXPORTED = (DOMAIN, PROBLEM, RULES, FIDELITY, SOLUTION, SYMBOLS_PICTURE, BITS_PICTURE)
 PICTURED = 400  # frames from which the pictures are cut
 
 log = logging.getLogger("dwmr")
@@ -105,8 +106,9 @@ def export_pddl(
     task: Task | None = None,
     solution: dict[str, Any] | None = None,
     seed: int = 0,
+    overwrite: bool = False,
 ) -> list[str]:
-    """Write everything into a new folder; the names of the files."""
+    """Write everything into a new folder, or with ``overwrite`` in place of one; the names of the files."""
     images = np.asarray(train.obs[:: -(-len(train) // PICTURED)])
     height, width = train.image_shape[1:]
     pictured = importlib.util.find_spec("matplotlib") is not None
@@ -133,7 +135,7 @@ def export_pddl(
             files[SYMBOLS_PICTURE] = symbols_png(rules.symbols, images, as_bits(encode(images)))
         elif shares is not None and pixels is not None:
             files[BITS_PICTURE] = bits_png(shares, pixels, height, width)
-    with atomic_folder(folder) as fresh:
+    with atomic_folder(folder, overwrite=overwrite) as fresh:
         for name, content in files.items():
             (fresh / name).write_bytes(content.encode() if isinstance(content, str) else content)
     return sorted(files)

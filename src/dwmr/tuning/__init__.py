@@ -2,6 +2,6 @@
 the stages of a campaign (`plan`), running it (`campaign`), and what it found (`report`)."""
 
 from dwmr.tuning.campaign import prepare, tune
-from dwmr.tuning.report import save, write_preset
+from dwmr.tuning.report import preset_file, save, summary_files, write_preset
 
-__all__ = ["prepare", "save", "tune", "write_preset"]
+__all__ = ["prepare", "preset_file", "save", "summary_files", "tune", "write_preset"]

@@ -60,6 +60,8 @@ class Journal:
         _refuse_other_files(path)
         self.work = path.with_name(path.name + ".work")  # locks, and by default the runs in training
         self.work.mkdir(parents=True, exist_ok=True)
+        if any(self.work.iterdir()) and not (self.work / ".gitignore").is_file():
+            raise InputError(f"{self.work} is not of a study, which would remove it at its end; move it elsewhere")
         (self.work / ".gitignore").write_text("*\n")
         lock = _Lock(self.work / "journal.lock")
         with lock:

@@ -16,7 +16,7 @@ import torch
 
 import dwmr
 from dwmr.errors import InputError
-from dwmr.files import atomic_write_bytes, atomic_write_json
+from dwmr.files import PNG_MARK, atomic_write_bytes, atomic_write_json
 from dwmr.plotting.pictures import new_figure
 from dwmr.tuning.halving import best_so_far, chosen, expected_best
 from dwmr.tuning.journal import DIVERGED, Journal, is_told, rows_of, score_of
@@ -74,16 +74,26 @@ def _ranked(study: optuna.Study, evaluator: Any) -> dict[str, float]:
     return optuna.importance.get_param_importances(study, evaluator=evaluator)
 
 
+def summary_files(storage: Path) -> tuple[Path, Path, Path]:
+    """What `save` may write beside the journal: the summary and two pictures."""
+    return storage.with_suffix(".json"), storage.with_suffix(".best.png"), storage.with_suffix(".importance.png")
+
+
 def save(summary: dict[str, Any], storage: Path) -> list[Path]:
     """Write the summary beside the journal, and the pictures of a finished campaign; what was written."""
-    path = storage.with_suffix(".json")
+    path, best, shares = summary_files(storage)
     atomic_write_json(path, summary)
     written = [path]
     if summary["chosen"] is not None:
-        written.append(_save_figure(_best_of_n(summary), storage.with_suffix(".best.png")))
+        written.append(_save_figure(_best_of_n(summary), best))
         if summary["importance"]:
-            written.append(_save_figure(_importance(summary), storage.with_suffix(".importance.png")))
+            written.append(_save_figure(_importance(summary), shares))
     return written
+
+
+def preset_file(name: str, folder: Path | None = None) -> Path:
+    """Where `write_preset` puts the tuned values of a preset."""
+    return (folder or PACKAGE / "tuned") / f"{name}.json"
 
 
 def write_preset(summary: dict[str, Any], folder: Path | None = None) -> Path:
@@ -94,7 +104,7 @@ def write_preset(summary: dict[str, Any], folder: Path | None = None) -> Path:
     """
     if summary["chosen"] is None:
         raise InputError(f"{summary['preset']}: nothing is chosen yet, so there is no preset to write")
-    path = (folder or PACKAGE / "tuned") / f"{summary['preset']}.json"
+    path = preset_file(summary["preset"], folder)
     provenance = {**summary["provenance"], **{key: summary["chosen"][key] for key in ("trial", "mean", "std")}}
     atomic_write_json(path, {"values": summary["chosen"]["values"], "provenance": provenance})
     return path
@@ -233,6 +243,6 @@ def _importance(summary: dict[str, Any]) -> Any:
 
 def _save_figure(figure: Any, path: Path) -> Path:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
+    figure.savefig(buffer, format="png", dpi=110, metadata=PNG_MARK)
     atomic_write_bytes(path, buffer.getvalue())
     return path
