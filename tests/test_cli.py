@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -129,6 +130,23 @@ def test_evaluate_shows_tables_and_shortens_the_horizon(cli, data, trained):
     assert "copy the board" in out
     assert " 10 " in out
     assert " 20 " not in out
+
+
+def test_labels_in_groups_are_shown_one_by_one(cli, data, trained, tmp_path, monkeypatch):
+    monkeypatch.setattr("dwmr.evaluation.probes.MIN_UPDATES", 1)
+    plain = dwmr.load_transitions(data / "test")
+    state, next_state = ({"board": part, "corner": part[:, 0, 0]} for part in (plain.state, plain.next_state))
+    names = ("up", "right", "down", "left")
+    dataclasses.replace(plain, state=state, next_state=next_state, n_classes=None, action_names=names).save(
+        tmp_path / "data" / "train"
+    )
+    words = ["evaluate", trained, "--data", tmp_path / "data", "--split", "train"]
+    status, out, _ = cli(*words)
+    assert status == 0
+    assert "imagination: corner" in out
+    status, out, err = cli(*words, "--report", tmp_path / "report.html")
+    assert (status, out) == (2, "")
+    assert "--report needs labels in one array, but these are in groups (board, corner)" in err
 
 
 def test_several_seeds_make_a_folder_each(cli, data, tmp_path):

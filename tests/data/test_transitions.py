@@ -85,9 +85,9 @@ def test_lists_and_odd_integers_are_taken():
         ({"state": BOARDS, "next_state": BOARDS, "n_classes": 2}, r"state must lie in \[0, 2\), got values from 0"),
         ({"state": BOARDS, "next_state": BOARDS - 1}, r"next_state must lie in \[0, 3\), got values from -1"),
         ({"state": BOARDS, "next_state": BOARDS, "n_classes": "3"}, "n_classes must be a positive integer, got '3'"),
-        ({"state": BOARDS[:2], "next_state": BOARDS}, r"state has shape \(2, 1, 2\), expected \(3, 'rows', 'cols'\)"),
+        ({"state": BOARDS[:2], "next_state": BOARDS}, r"state has shape \(2, 1, 2\), expected \(3,\), \(3, cells\)"),
         ({"state": BOARDS, "next_state": BOARDS[:, :, :1]}, "but next_state"),
-        ({"state": BOARDS[:, 0, 0], "next_state": BOARDS[:, 0, 0]}, "state has shape"),
+        ({"state": BOARDS[..., None], "next_state": BOARDS}, r"state has shape \(3, 1, 2, 1\), expected .*rows, cols"),
         ({"state": BOARDS * 1.0, "next_state": BOARDS}, "state must be integers, got float64"),
         ({"state": BOARDS * np.nan, "next_state": BOARDS}, "state must be integers, got float64"),
         ({"state": BOARDS, "next_state": BOARDS.astype(str)}, "next_state must be integers"),
@@ -99,6 +99,146 @@ def test_bad_arrays_are_refused_by_name(values, message):
     with pytest.raises(InputError, match=message) as raised:
         make(**values)
     assert isinstance(raised.value, ValueError)
+
+
+AGENT, WALLS = np.array([0, 1, 3]), np.array([[[0, 1]], [[0, 1]], [[1, 1]]])
+
+
+def grouped(**other) -> Transitions:
+    """Labels in two groups: where the agent is, and a board of walls."""
+    state = {"agent": AGENT, "walls": WALLS}
+    return make(**{"state": state, "next_state": {"walls": WALLS[::-1], "agent": AGENT[::-1]}, **other})
+
+
+def test_one_label_a_frame_is_enough():
+    data = make(state=AGENT, next_state=AGENT[::-1])
+    assert data.n_classes == 4
+    assert np.array_equal(data[1:].state, [1, 3])
+
+
+def test_labels_in_named_groups():
+    data = grouped(episode=np.array([0, 0, 1]))
+    assert data.labelled
+    assert data.groups == ("agent", "walls")
+    assert data.n_classes == {"agent": 4, "walls": 2}  # one more than the highest label of each
+    assert grouped(n_classes={"agent": 9}).n_classes == {"agent": 9, "walls": 2}
+    assert np.array_equal(data.group("walls").next_state, WALLS[::-1])
+    assert data.group("agent").n_classes == 4
+    part = data[1:]
+    assert np.array_equal(part.state["agent"], [1, 3])
+    assert np.array_equal(part.next_state["walls"], WALLS[1::-1])
+    now, then = data.flat_labels()
+    assert now.tolist() == [[0, 0, 1], [1, 0, 1], [3, 1, 1]]
+    assert then.tolist() == [[3, 1, 1], [1, 0, 1], [0, 0, 1]]
+    assert labelled().groups == make().groups == ()
+    with pytest.raises(InputError, match="unknown group of labels 'agnet'; did you mean 'agent'"):
+        data.group("agnet")
+    with pytest.raises(InputError, match=r"the report needs labels in one array.*groups \(agent, walls\)"):
+        data.board_labels("the report")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"state": None}, "state and next_state must be given together"),
+        ({"state": BOARDS}, "state and next_state must be of one kind, got an array and a dict"),
+        ({"next_state": BOARDS}, "state and next_state must be of one kind, got a dict and an array"),
+        ({"state": {}, "next_state": {}}, "state is an empty dict, expected at least one"),
+        ({"next_state": {"agent": AGENT}}, "state has the groups agent, walls but next_state agent"),
+        ({"state": {"../x": AGENT}, "next_state": {"../x": AGENT}}, "letters, digits, _ and -, got '../x'"),
+        ({"state": {1: AGENT}, "next_state": {1: AGENT}}, "letters, digits, _ and -, got 1"),
+        ({"state": {"agent": AGENT[:2], "walls": WALLS}}, r"group 'agent': state has shape \(2,\), expected \(3,\)"),
+        ({"state": {"agent": AGENT, "walls": WALLS[:, 0]}}, r"group 'walls': state has shape \(3, 2\) but next_state"),
+        ({"state": {"agent": AGENT / 2, "walls": WALLS}}, "group 'agent': state must be integers, got float64"),
+        ({"n_classes": 4}, "n_classes must be a dict by group as state is, got 4"),
+        ({"n_classes": {"door": 2}}, "n_classes names the group 'door', but state has agent, walls"),
+        ({"n_classes": {"agent": 3}}, r"group 'agent': state must lie in \[0, 3\), got values from 0 to 3"),
+        ({"state": BOARDS, "next_state": BOARDS, "n_classes": {"agent": 3}}, "n_classes must be a positive integer"),
+    ],
+)
+def test_bad_groups_are_refused_by_name(values, message):
+    with pytest.raises(InputError, match=message) as raised:
+        grouped(**values)
+    assert isinstance(raised.value, ValueError)
+
+
+def test_actions_may_have_names():
+    data = make(action_names=["left", "right", "stay"])
+    assert data.action_names == ("left", "right", "stay")
+    assert data[1:].action_names == data.action_names
+    assert make().action_names is None
+    assert "stay" not in repr(data)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("abc", "action_names must be a tuple of strings, got 'abc'"),
+        ((0, 1, 2), r"action_names must be a tuple of strings, got \(0, 1, 2\)"),
+        (("left", "right"), "action_names must name all 3 actions, got 2 names"),
+        (("left", "left", "stay"), "action_names must differ from each other"),
+        (("left", "right", " "), "action_names must be printable and not empty, got ' '"),
+    ],
+)
+def test_bad_action_names_are_refused(names, message):
+    with pytest.raises(InputError, match=message):
+        make(action_names=names)
+
+
+@pytest.mark.parametrize("name", ["data", "data.npz"])
+def test_groups_and_names_are_read_back(tmp_path, name):
+    data = grouped(action_names=("links", "rechts", "öffnen"), n_classes={"walls": 5})
+    data.save(tmp_path / name)
+    back = load_transitions(tmp_path / name)
+    assert back.action_names == data.action_names
+    assert back.groups == data.groups
+    assert back.n_classes == {"agent": 4, "walls": 5}
+    for group in data.groups:
+        assert_same(back.group(group), data.group(group))
+    assert back.fingerprint() == data.fingerprint()
+    if name == "data":
+        assert (tmp_path / "data" / "state.agent.npy").is_file()
+
+
+def test_an_array_and_groups_cannot_be_mixed_in_a_file(tmp_path):
+    arrays = {"obs": IMAGES, "actions": ACTIONS, "next_obs": IMAGES}
+    np.savez(tmp_path / "both.npz", **arrays, state=BOARDS, **{"state.agent": AGENT})
+    with pytest.raises(InputError, match=r"both\.npz: state and state\.agent are both given"):
+        load_transitions(tmp_path / "both.npz")
+    np.savez(tmp_path / "odd.npz", **arrays, **{"reward.agent": AGENT})
+    with pytest.raises(InputError, match=r"unknown arrays reward\.agent"):
+        load_transitions(tmp_path / "odd.npz")
+    np.savez(tmp_path / "names.npz", **arrays, action_names=np.arange(3))
+    with pytest.raises(InputError, match="action_names must be strings, got int64"):
+        load_transitions(tmp_path / "names.npz")
+
+
+def test_new_fields_are_part_of_the_fingerprint():
+    assert (
+        labelled().fingerprint() == make().fingerprint() == "700b7ce511c49f34"
+    )  # as before there were names and groups
+    others = [
+        make(action_names=("a", "b", "c")),
+        make(action_names=("a", "c", "b")),
+        grouped(),
+        grouped(state={"agent": AGENT[::-1], "walls": WALLS}),
+        grouped(n_classes={"agent": 5}),
+    ]
+    assert len({data.fingerprint() for data in [make(), *others]}) == 6
+    swapped = {"walls": WALLS, "agent": AGENT}
+    assert grouped(state=swapped).fingerprint() == grouped().fingerprint()
+
+
+def test_pairs_of_frames_that_show_the_same_state():
+    images = np.zeros((6, 1, 2, 2), np.uint8)
+    data = Transitions(images, np.zeros(6, int), images, n_actions=1, episode=[0, 0, 0, 1, 1, 2])
+    first, second = data.same_state_pairs()  # next_obs[first] and obs[second]
+    assert first.tolist() == [0, 1, 3]
+    assert second.tolist() == [1, 2, 4]
+    assert first.dtype == second.dtype == np.int64
+    assert [len(index) for index in data[:1].same_state_pairs()] == [0, 0]
+    with pytest.raises(InputError, match="no `episode`"):
+        make().same_state_pairs()
 
 
 def test_slices_are_views_of_consecutive_transitions():

@@ -8,6 +8,7 @@ import pytest
 
 import dwmr
 from dwmr import InputError, Transitions, evaluate
+from dwmr.cli import tables
 from dwmr.evaluation.evaluate import evaluate_many, imagination_scores
 from tests.evaluation.ring import PLACES, RIGHT, Stay, draw, ring_model, ring_rollouts, ring_transitions
 
@@ -127,3 +128,50 @@ def test_imagination_scores_without_labels():
     data = ring_transitions(labels=False)
     (found,) = imagination_scores([ring_model()], train=data, test=data[:100])
     assert set(found) == {"exact_next", "shared"}
+
+
+def in_groups(data: Transitions) -> Transitions:
+    """The ring's labels in two groups: the place of the light, and whether it is an odd one."""
+    now, then = (np.asarray(part)[:, 0] for part in (data.state, data.next_state))
+    return dataclasses.replace(
+        data,
+        state={"place": now, "odd": now[:, None] % 2},
+        next_state={"place": then, "odd": then[:, None] % 2},
+        n_classes=None,
+    )
+
+
+def test_each_group_of_labels_is_scored_by_itself():
+    plain = dataclasses.replace(ring_transitions(), episode=np.zeros(len(ring_transitions()), int))
+    data = in_groups(plain)
+    model = ring_model(Stay())
+    report = evaluate(model, train=data, test=data, intervals=True)
+    alone = evaluate(model, train=plain, test=plain, intervals=True)
+    for part in ("encoding", "imagination"):
+        groups = report[part]["groups"]
+        assert set(groups) == {"place", "odd"}
+        assert groups["place"] == alone[part]
+        for score in SCORES:
+            assert report[part][score] == pytest.approx((groups["place"][score] + groups["odd"][score]) / 2)
+        assert set(report["intervals"][part]["groups"]["odd"]) == SCORES
+    assert report["baselines"]["copy"]["groups"]["place"] == alone["baselines"]["copy"]
+    assert report["codes"] == alone["codes"]  # the groups together name the same states
+    assert json.loads(json.dumps(report)) == report
+    for table in tables.evaluation(report):
+        assert table.row_count
+    (scores,) = imagination_scores([model], train=data, test=data)
+    assert scores["imagination"] == pytest.approx(report["imagination"]["f1"])
+    assert dwmr.certify(model.encode, model.predict, data)["collisions"] == 0
+
+
+def test_groups_of_train_and_test_must_match():
+    plain = ring_transitions()
+    with pytest.raises(InputError, match=r"labels of train \(place, odd\) and of test \(a single array\) do not match"):
+        evaluate(ring_model(), train=in_groups(plain), test=plain)
+
+
+def test_a_single_label_a_frame_is_scored_like_one_cell():
+    plain = ring_transitions()
+    data = in_groups(plain).group("place")
+    assert data.state.shape == (len(data),)
+    assert evaluate(ring_model(), train=data, test=data) == evaluate(ring_model(), train=plain, test=plain)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dwmr import InputError
-from dwmr.evaluation.variance import same_state_codes, same_state_pairs, variance_parts
+from dwmr.evaluation.variance import same_state_codes, variance_parts
 
 
 def test_by_hand():
@@ -31,12 +31,11 @@ def test_misread_bits_against_theory(wrong):
 
 
 def test_pairs_are_inside_an_episode():
-    assert same_state_pairs(np.array([0, 0, 0, 1, 1, 2])).tolist() == [0, 1, 3]
-    assert same_state_pairs(None).tolist() == []
     codes, after = np.arange(4)[:, None], 10 + np.arange(4)[:, None]
     one, other = same_state_codes(codes, after, np.array([0, 0, 1, 1]))
     assert one.tolist() == [[10], [12]]
     assert other.tolist() == [[1], [3]]
+    assert [part.shape for part in same_state_codes(codes, after, None)] == [(0, 1), (0, 1)]
 
 
 @pytest.mark.parametrize("shapes", [((2, 3), (3, 3)), ((0, 3), (0, 3)), ((3,), (3,))])

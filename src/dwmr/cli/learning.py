@@ -176,6 +176,8 @@ def evaluate(
             raise InputError(f"--report names a file to write, got {str(report)!r}")
         check_output(report, overwrite=overwrite, inputs=[run, data])
     info, model, splits, test = open_run(run, data, split, device)
+    if report is not None:
+        test.board_labels("--report")  # refuses named groups of labels before any work
     (found,) = evaluate_many(
         [model],
         train=splits.train,

@@ -306,7 +306,7 @@ def _evaluate(
 
 
 def _probe(model: WorldModel, splits: Splits, seed: int) -> Probe:
-    train = splits.train
-    if train.state is None or train.n_classes is None:
+    labels = splits.train.board_labels("--goal-by probe")
+    if labels is None:
         raise InputError("--goal-by probe needs labels: the states of the training frames")
-    return fit_probe(model.encode(train.obs), np.asarray(train.state), train.n_classes, model.probe, seed)
+    return fit_probe(model.encode(splits.train.obs), labels[0], labels[2], model.probe, seed)

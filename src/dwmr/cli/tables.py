@@ -51,6 +51,8 @@ def evaluation(figures: dict[str, Any]) -> list[Table]:
         for name in ("encoding", "imagination"):
             if f"{name}_repaired" in figures:
                 rows[f"{name}, repaired"] = figures[f"{name}_repaired"]
+        for row, scores in list(rows.items()):
+            rows |= {f"{row}: {group}": each for group, each in scores.get("groups", {}).items()}
         found.append(_table("Boards read by a linear probe, in percent", SCORES, rows))
     if "intervals" in figures:
         found.append(_intervals(figures["intervals"]))
@@ -205,9 +207,13 @@ def text_table(title: str, headings: Sequence[str], lines: Sequence[Sequence[str
 
 def _intervals(intervals: dict[str, Any]) -> Table:
     title = f"Their 95% intervals, by drawing the {intervals['units']} levels or episodes of the split again"
+    rows: dict[str, Any] = {}
+    for part in ("encoding", "imagination"):
+        groups = intervals[part].get("groups")
+        rows |= {part: intervals[part]} if groups is None else {f"{part}: {name}": groups[name] for name in groups}
     lines = [
-        [part, *("–" if pair is None else f"{pair[0]:.1f} to {pair[1]:.1f}" for pair in intervals[part].values())]
-        for part in ("encoding", "imagination")
+        [row, *("–" if pair is None else f"{pair[0]:.1f} to {pair[1]:.1f}" for pair in pairs.values())]
+        for row, pairs in rows.items()
     ]
     return text_table(title, ["", *SCORES.values()], lines)
 

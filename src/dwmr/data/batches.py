@@ -89,12 +89,12 @@ def draw_triplets(generator: np.random.Generator, bits: int, shape: tuple[int, .
 def second_looks(transitions: Transitions) -> np.ndarray:
     """int64 (N,): the transition that begins where each one ends, whose first image is another look at its last state;
     -1 where the episode is over. It needs the transitions' episodes."""
-    count = len(transitions)
-    after = np.arange(1, count + 1)
     if transitions.episode is None:
         raise InputError("two views and later steps are known from episodes only, and this data names none")
-    goes_on = np.append(transitions.episode[1:] == transitions.episode[:-1], False)
-    return np.where(goes_on, after, -1)
+    first, second = transitions.same_state_pairs()
+    after = np.full(len(transitions), -1)
+    after[first] = second
+    return after
 
 
 RawBatch = tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None, list[Later]]

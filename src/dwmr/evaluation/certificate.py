@@ -69,8 +69,9 @@ def certify(
     if predicted.shape != codes.shape:
         raise InputError(f"predict must return codes of the shape of its input, {codes.shape}, got {predicted.shape}")
     result = code_health(codes, next_codes, predicted, transitions.episode)
-    if transitions.state is not None:
-        states = np.asarray(transitions.state)
+    labels = transitions.flat_labels()
+    if labels is not None:
+        states = labels[0]
         result |= confusions(codes, states) | {"redrawn_states": redrawn_states(transitions.obs, states)}
     all_codes = np.concatenate([codes, next_codes])
     if rollouts is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +18,11 @@ from dwmr.evaluation.metrics import board_scores
 from dwmr.evaluation.probes import Probe, fit_probes
 from dwmr.evaluation.repair import Repair
 from dwmr.evaluation.rollouts import rollout_scores
-from dwmr.evaluation.variance import same_state_codes, same_state_pairs
+from dwmr.evaluation.variance import same_state_codes
 from dwmr.models.world_model import WorldModel
 
 MAX_REPAIR_TRANSITIONS = 10_000  # training transitions from which repair estimates the predictor's errors
+SINGLE = ""  # the name of the only group if labels are a single array
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Evaluation:
     codes       bool (N, K), the codes of the test frames
     next_codes  bool (N, K), the codes of the next frames
     predicted   bool (N, K), the next codes predicted from ``codes``
-    probe       the fitted probe, None without labels
+    probe       the fitted probe, None without labels or with named groups of labels
     """
 
     figures: dict[str, Any]
@@ -44,8 +45,10 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class _Labels:
-    """The true boards before and after each test transition, int (N, cells), and which cells the action changes."""
+    """One group of labels, int (N, cells): before and after each training transition and each test transition."""
 
+    train_before: np.ndarray
+    train_after: np.ndarray
     before: np.ndarray
     after: np.ndarray
     n_classes: int
@@ -75,6 +78,9 @@ def evaluate(
                            ahead: f1, f1_true_labels, accuracy, board_accuracy, changed_cells_f1
     baselines              the scores of two trivial predictions: copy (the board does not change) and majority (the
                            most frequent label of each cell)
+    groups                 with named groups of labels, in each of encoding, imagination, copy and majority: {group: its
+                           scores}, from one probe per group. The scores beside it are the means over the groups.
+                           Intervals are given for the groups only
     rollout                {horizon: {bits, exact, f1, …}} along held-out episodes, see `rollouts.rollout_scores`
     codes                  dead, duplicate, flips_mean, collisions, splits, same_code, exact_next, …, see
                            `codes.code_health`
@@ -111,33 +117,30 @@ def evaluate_many(
 ) -> list[Evaluation]:
     """`evaluate` several models of the same shape on the same data; their probes are fitted together."""
     _check(models, train, test, repair)
-    probes, labels = _probes_and_labels(models, train, test, seed)
-    baselines = _baselines(labels, train)
+    groups = _label_groups(train, test)
+    probes = _fit_probes(models, train, groups, seed)
+    baselines = _merge_groups({name: _baselines(labels) for name, labels in groups.items()})
     obs, next_obs = _on_device(test.obs, models[0]), _on_device(test.next_obs, models[0])
     evaluations = []
-    for model, probe in zip(models, probes):
+    for model, probe_of in zip(models, probes, strict=True):
         codes, next_codes = model.encode(obs), model.encode(next_obs)
         predicted = model.predict(codes, np.asarray(test.actions))
         health = code_health(to_numpy(codes), to_numpy(next_codes), to_numpy(predicted), test.episode)
         figures: dict[str, Any] = {}
-        if probe is not None and labels is not None:
-            readings = {
-                "encoding": (labels.before, probe.read(codes)),
-                "imagination": (labels.after, probe.read(predicted)),
-            }
-            figures |= {name: labels.scores(true, read) for name, (true, read) in readings.items()}
+        if groups:
+            read = {name: (probe.read(codes), probe.read(predicted)) for name, probe in probe_of.items()}
+            figures |= _merge_groups({name: _board_scores(labels, *read[name]) for name, labels in groups.items()})
             figures["baselines"] = dict(baselines)
             if intervals:
                 units = independent_units(test)
-                figures["intervals"] = {
-                    name: board_intervals(true, read, labels.n_classes, labels.changed, units, seed=seed)
-                    for name, (true, read) in readings.items()
-                } | {"units": int(units.max()) + 1}
-            health |= confusions(to_numpy(codes), labels.before)
+                bounds = {name: _intervals(labels, *read[name], units, seed) for name, labels in groups.items()}
+                figures["intervals"] = _merge_groups(bounds, mean=False) | {"units": int(units.max()) + 1}
+            health |= confusions(to_numpy(codes), np.concatenate([labels.before for labels in groups.values()], axis=1))
         figures["codes"] = health
         if repair:
-            figures |= _repaired(model, train, test, probe, labels)
+            figures |= _repaired(model, train, test, probe_of, groups)
             health |= figures.pop("codes_repaired")
+        probe = probe_of.get(SINGLE)
         if rollout is not None:
             figures["rollout"] = rollout_scores(model, rollout, probe, horizon)
         evaluations.append(Evaluation(figures, codes, next_codes, predicted, probe))
@@ -154,7 +157,8 @@ def imagination_scores(
     exact_next             whole next codes predicted correctly
     shared                 `codes.shared_dimensions` of predicted and encoded next codes (a number of bits)
 
-    Without labels only the last two are returned.
+    With named groups of labels, the first three are means over the groups. Without labels only the last two are
+    returned.
     """
     results = []
     for each in evaluate_many(models, train=train, test=test, seed=seed):
@@ -162,7 +166,7 @@ def imagination_scores(
             "exact_next": each.figures["codes"]["exact_next"],
             "shared": shared_dimensions(each.predicted, each.next_codes),
         }
-        if each.probe is not None:
+        if "encoding" in each.figures:
             encoding, imagination = each.figures["encoding"], each.figures["imagination"]
             scores |= {
                 "encoding": encoding["f1"],
@@ -183,36 +187,94 @@ def _check(models: Sequence[WorldModel], train: Transitions, test: Transitions, 
                 f"the model expects images {first.image_shape} and {first.n_actions} actions, but {name} has "
                 f"{part.image_shape} and {part.n_actions}"
             )
-        if repair and not len(same_state_pairs(part.episode)):
+        if repair and (part.episode is None or not len(part.same_state_pairs()[0])):
             raise InputError(f"repair needs episodes, but {name} does not say which transitions follow each other")
 
 
-def _probes_and_labels(
-    models: Sequence[WorldModel], train: Transitions, test: Transitions, seed: int
-) -> tuple[Sequence[Probe | None], _Labels | None]:
-    """One probe per model and the test labels; None each if either split has no labels."""
-    if train.state is None or test.state is None or test.next_state is None:
-        return [None] * len(models), None
-    if train.state.shape[1:] != test.state.shape[1:]:
-        raise InputError(f"train has boards of {train.state.shape[1:]}, but test has {test.state.shape[1:]}")
-    labels = _Labels(_flat(test.state), _flat(test.next_state), max(train.n_classes or 0, test.n_classes or 0))
+def _label_groups(train: Transitions, test: Transitions) -> dict[str, _Labels]:
+    """The labels of each group by name, `SINGLE` for a single array; empty if either split has no labels."""
+    if train.state is None or test.state is None:
+        return {}
+    if set(train.groups) != set(test.groups):
+        named = [", ".join(part.groups) or "a single array" for part in (train, test)]
+        raise InputError(f"labels of train ({named[0]}) and of test ({named[1]}) do not match")
+    groups = {}
+    for name in train.groups or (SINGLE,):
+        one, other = (part.group(name) if train.groups else part for part in (train, test))
+        shapes = [np.shape(part.state)[1:] for part in (one, other)]  # type: ignore[arg-type]
+        if shapes[0] != shapes[1]:
+            raise InputError(f"train has boards of {shapes[0]}, but test has {shapes[1]}")
+        n_classes = max(int(part.n_classes or 0) for part in (one, other))  # type: ignore[arg-type]
+        groups[name] = _Labels(*_boards(one), *_boards(other), n_classes)
+    return groups
+
+
+def _fit_probes(
+    models: Sequence[WorldModel], train: Transitions, groups: Mapping[str, _Labels], seed: int
+) -> list[dict[str, Probe]]:
+    """Each model's probe of each group. A named group that does not fill the cells of a grid is read from all bits."""
+    probes: list[dict[str, Probe]] = [{} for _ in models]
+    if not groups:
+        return probes
     frames = _on_device(train.obs, models[0])
     codes = torch.stack([model.encode(frames) for model in models])
-    return fit_probes(codes, np.asarray(train.state), labels.n_classes, models[0].probe, seed), labels
+    for name, labels in groups.items():
+        fits = name == SINGLE or codes.shape[2] % labels.before.shape[1] == 0
+        kind = models[0].probe if fits else "affine"
+        fitted = fit_probes(codes, labels.train_before, labels.n_classes, kind, seed)
+        for probe_of, probe in zip(probes, fitted, strict=True):
+            probe_of[name] = probe
+    return probes
 
 
-def _baselines(labels: _Labels | None, train: Transitions) -> dict[str, Any]:
-    """The scores of copying the last board, and of each cell's most frequent label in ``train``."""
-    if labels is None or train.next_state is None:
-        return {}
-    counts = (np.bincount(cell, minlength=labels.n_classes) for cell in _flat(train.next_state).T)
+def _merge_groups(parts: Mapping[str, dict[str, Any]], mean: bool = True) -> dict[str, Any]:
+    """{encoding: {f1: …}, …} of each group as one dictionary.
+
+    A single array of labels is returned as it is. Named groups are listed under ``groups``, beside their means over
+    the groups that have the score.
+    """
+    if SINGLE in parts:
+        return parts[SINGLE]
+    merged: dict[str, Any] = {}
+    for name in next(iter(parts.values()), {}):
+        groups = {group: figures[name] for group, figures in parts.items()}
+        merged[name] = {}
+        for score in next(iter(groups.values())) if mean else ():
+            values = [scores[score] for scores in groups.values() if scores[score] is not None]
+            merged[name][score] = float(np.mean(values)) if values else None
+        merged[name]["groups"] = groups
+    return merged
+
+
+def _board_scores(labels: _Labels, read: np.ndarray, imagined: np.ndarray) -> dict[str, Any]:
+    """The scores of the boards read from encoded frames and from predicted codes, int (N, cells) each."""
+    return {
+        "encoding": labels.scores(labels.before, read),
+        "imagination": labels.scores(labels.after, imagined),
+    }
+
+
+def _intervals(labels: _Labels, read: np.ndarray, imagined: np.ndarray, units: np.ndarray, seed: int) -> dict[str, Any]:
+    return {
+        name: board_intervals(true, guess, labels.n_classes, labels.changed, units, seed=seed)
+        for name, true, guess in (("encoding", labels.before, read), ("imagination", labels.after, imagined))
+    }
+
+
+def _baselines(labels: _Labels) -> dict[str, Any]:
+    """The scores of copying the last board, and of each cell's most frequent label in the training data."""
+    counts = (np.bincount(cell, minlength=labels.n_classes) for cell in labels.train_after.T)
     majority = np.array([count.argmax() for count in counts])
     guesses = {"copy": labels.before, "majority": np.broadcast_to(majority, labels.after.shape)}
     return {name: labels.scores(labels.after, guess) for name, guess in guesses.items()}
 
 
 def _repaired(
-    model: WorldModel, train: Transitions, test: Transitions, probe: Probe | None, labels: _Labels | None
+    model: WorldModel,
+    train: Transitions,
+    test: Transitions,
+    probe_of: Mapping[str, Probe],
+    groups: Mapping[str, _Labels],
 ) -> dict[str, Any]:
     """The figures from repaired codes, and what repair uses."""
     repair = Repair.measured(model, train[:MAX_REPAIR_TRANSITIONS])
@@ -226,10 +288,11 @@ def _repaired(
             "same_code_repaired": 100 * float((first == second).all(1).mean()) if len(first) else None,
         },
     }
-    if probe is not None and labels is not None:
-        figures["encoding_repaired"] = labels.scores(labels.before, probe.read(repaired.codes))
-        figures["imagination_repaired"] = labels.scores(labels.after, probe.read(repaired.predicted))
-    return figures
+    boards = {
+        name: _board_scores(labels, probe_of[name].read(repaired.codes), probe_of[name].read(repaired.predicted))
+        for name, labels in groups.items()
+    }
+    return figures | {f"{name}_repaired": scores for name, scores in _merge_groups(boards).items()}
 
 
 def _on_device(images: np.ndarray, model: WorldModel) -> np.ndarray | Tensor:
@@ -237,5 +300,8 @@ def _on_device(images: np.ndarray, model: WorldModel) -> np.ndarray | Tensor:
     return images if model.device.type == "cpu" else torch.from_numpy(np.array(images)).to(model.device)
 
 
-def _flat(states: np.ndarray) -> np.ndarray:
-    return np.asarray(states).reshape(len(states), -1).astype(np.int64)
+def _boards(transitions: Transitions) -> tuple[np.ndarray, np.ndarray]:
+    """The labels before and after each transition, int64 (N, cells)."""
+    labels = transitions.flat_labels()
+    assert labels is not None
+    return labels[0].astype(np.int64), labels[1].astype(np.int64)

@@ -34,9 +34,9 @@ def independent_units(transitions: Transitions) -> np.ndarray:
     starts = np.flatnonzero(np.r_[True, episode[1:] != episode[:-1]])
     lengths = np.diff(np.r_[starts, count])
     owner = np.arange(len(starts))
-    if transitions.state is not None:
-        first_boards = np.asarray(transitions.state)[starts].reshape(len(starts), -1)
-        owner = np.unique(first_boards, axis=0, return_inverse=True)[1].ravel()
+    labels = transitions.flat_labels()
+    if labels is not None:
+        owner = np.unique(labels[0][starts], axis=0, return_inverse=True)[1].ravel()
     piece = (np.arange(count) - np.repeat(starts, lengths)) // MAX_UNIT
     units = np.stack([np.repeat(owner, lengths), piece], axis=1)
     return np.unique(units, axis=0, return_inverse=True)[1].ravel()

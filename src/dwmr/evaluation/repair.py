@@ -20,7 +20,6 @@ from torch.nn import functional as F
 
 from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError
-from dwmr.evaluation.variance import same_state_pairs
 from dwmr.models.world_model import WorldModel
 
 VOTES = "both frames of a state (next_obs[t], obs[t+1])"
@@ -83,20 +82,19 @@ class Repair:
         Chosen without labels: codes from one frame of each state should agree best with the other frame's, which they
         have not seen.
         """
-        pairs = same_state_pairs(data.episode)
-        if not len(pairs):
+        if data.episode is None or not len(data.same_state_pairs()[0]):
             raise InputError(NO_EPISODES)
-        first = int(pairs[0])  # start here, so that the transitions tried contain pairs
-        tried = data[first : first + MAX_TRIED]
-        follows = torch.from_numpy(same_state_pairs(tried.episode)).to(model.device)
-        held_out = model.encode(tried.next_obs)[follows]
+        start = int(data.same_state_pairs()[0][0])  # start here, so that the transitions tried contain pairs
+        tried = data[start : start + MAX_TRIED]
+        first, second = (torch.from_numpy(index).to(model.device) for index in tried.same_state_pairs())
+        held_out = model.encode(tried.next_obs)[first]
         variants = [
             cls(model, filtering=False),
             cls(model, PredictorErrors.rare(model)),
             cls(model, PredictorErrors.measured(model, data)),
         ]
         agreements = [
-            float((repair.transitions(tried).before[follows + 1] == held_out).float().mean()) for repair in variants
+            float((repair.transitions(tried).before[second] == held_out).float().mean()) for repair in variants
         ]
         return variants[int(np.argmax(agreements))]
 
@@ -116,9 +114,9 @@ class Repair:
             raise InputError(NO_EPISODES)
         model, count = self.model, len(data)
         before, after = model.encode_logits(data.obs), model.encode_logits(data.next_obs)
-        pairs = torch.from_numpy(same_state_pairs(data.episode)).to(model.device)
+        first, second = (torch.from_numpy(index).to(model.device) for index in data.same_state_pairs())
         both = before.clone()
-        both[pairs + 1] += after[pairs]
+        both[second] += after[first]
         actions = torch.from_numpy(np.array(data.actions, dtype=np.int64)).to(model.device)
         # Three versions: from all frames, from the frames before alone, and from the frames after alone.
         codes = torch.empty(3, count, model.bits, dtype=torch.bool, device=model.device)

@@ -9,7 +9,6 @@ import numpy as np
 
 from dwmr.data.transitions import Transitions
 from dwmr.evaluation.codes import identify, share_with_others
-from dwmr.evaluation.variance import same_state_pairs
 from dwmr.models.callables import Encode, as_bits
 from dwmr.seeding import rng
 from dwmr.worlds.noise import add_noise
@@ -24,11 +23,13 @@ def redrawn_share(transitions: Transitions) -> float | None:
 
     At 0 the data never renders a state in two ways, so it cannot show whether a code is stable.
     """
-    pairs = same_state_pairs(transitions.episode)
+    if transitions.episode is None:
+        return None
+    pairs = np.stack(transitions.same_state_pairs(), axis=1)
     if not len(pairs):
         return None
     differ = [
-        (transitions.next_obs[chunk] != transitions.obs[chunk + 1]).reshape(len(chunk), -1).any(1)
+        (transitions.next_obs[chunk[:, 0]] != transitions.obs[chunk[:, 1]]).reshape(len(chunk), -1).any(1)
         for chunk in np.array_split(pairs, -(-len(pairs) // CHUNK))
     ]
     return 100 * float(np.concatenate(differ).mean())

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dwmr.data.transitions import continued
 from dwmr.errors import InputError
 
 
@@ -27,19 +28,14 @@ class VarianceParts:
             return np.where(self.total > 0, 100 * self.state / self.total, np.nan)
 
 
-def same_state_pairs(episode: np.ndarray | None) -> np.ndarray:
-    """Every t for which next_obs[t] and obs[t + 1] show the same state; empty without episodes."""
-    if episode is None:
-        return np.empty(0, int)
-    return np.flatnonzero(np.asarray(episode)[1:] == np.asarray(episode)[:-1])
-
-
 def same_state_codes(
     codes: np.ndarray, next_codes: np.ndarray, episode: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The codes of the two frames of every such pair, (P, K) each."""
-    pairs = same_state_pairs(episode)
-    return next_codes[pairs], codes[pairs + 1]
+    """The codes of next_obs[t] and obs[t + 1], which show the same state, (P, K) each; empty without episodes."""
+    if episode is None:
+        return next_codes[:0], codes[:0]
+    first, second = continued(episode)
+    return next_codes[first], codes[second]
 
 
 def variance_parts(first: np.ndarray, second: np.ndarray) -> VarianceParts:

@@ -90,10 +90,9 @@ def prepare_agent(
     )
     predicted = _bits(predict(val_codes, val_actions))
     now, then, expected = pack(val_codes), pack(next_codes), pack(predicted)
-    if val.state is not None and val.next_state is not None:
-        moved = (np.asarray(val.state) != np.asarray(val.next_state)).reshape(len(val), -1).any(1)
-    else:
-        moved = (now != expected).any(1).cpu().numpy()
+    labels = val.flat_labels()
+    state_changes = (now != expected).cpu().numpy() if labels is None else labels[0] != labels[1]
+    moved = state_changes.any(1)
     flips = hamming(now, then).cpu().numpy()
     missed = hamming(expected, then).cpu().numpy()
     possible = fit_applicability(codes, actions, val_codes, val_actions, train.n_actions, seed)
@@ -104,7 +103,7 @@ def prepare_agent(
         encode=lambda images: pack(_bits(encode(images))),
         dynamics=dynamics if possible.everything else LimitedDynamics(dynamics, possible, bits),
         bits=bits,
-        radius=choose_radius(_same_state(now, then, val.episode), flips[moved]),
+        radius=choose_radius(_same_state(now, then, val), flips[moved]),
         flips=most_flips(hamming(now, expected).cpu().numpy()),
         value=value,
         about={
@@ -128,12 +127,12 @@ def agent_of(
     )
 
 
-def _same_state(now: Tensor, then: Tensor, episode: np.ndarray | None) -> np.ndarray:
+def _same_state(now: Tensor, then: Tensor, transitions: Transitions) -> np.ndarray:
     """Distances of the codes of two frames of one state: the end of a transition and the beginning of the next."""
-    if episode is None:
+    if transitions.episode is None:
         return np.zeros(0, np.int64)
-    follows = torch.from_numpy(np.flatnonzero(episode[1:] == episode[:-1])).to(now.device)
-    return hamming(then[follows], now[follows + 1]).cpu().numpy()
+    first, second = (torch.from_numpy(index).to(now.device) for index in transitions.same_state_pairs())
+    return hamming(then[first], now[second]).cpu().numpy()
 
 
 def _describe(possible: Applicability, codes: Tensor, actions: Tensor) -> dict[str, Any]:

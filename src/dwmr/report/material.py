@@ -56,14 +56,16 @@ class Material:
 
 def _boards(evaluation: Evaluation, test: Transitions) -> Boards | None:
     probe = evaluation.probe
-    if probe is None or test.state is None or test.next_state is None:
+    labels = test.board_labels("the report")
+    if probe is None or labels is None:
         return None
+    state, next_state, _ = labels
     return Boards(
-        now=np.asarray(test.state).reshape(len(test), -1),
-        then=np.asarray(test.next_state).reshape(len(test), -1),
+        now=state.reshape(len(test), -1),
+        then=next_state.reshape(len(test), -1),
         read_now=probe.read(evaluation.codes),
         read_then=probe.read(evaluation.next_codes),
         imagined=probe.read(evaluation.predicted),
-        shape=test.state.shape[1:],
+        shape=state.shape[1:] or (1,),
         grid_probe=probe.kind == "grid",
     )
