@@ -80,3 +80,5 @@ def test_other_names_have_no_tasks():
     assert all(world.task_kinds for world in WORLDS.values())
     with pytest.raises(InputError, match="'generic' has no planning tasks; the worlds with tasks are 8puzzle"):
         tasks_of("generic")
+    with pytest.raises(InputError, match="3×3 only, got 4"):
+        SlidingTiles(4, "sklearn").tasks()

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dwmr.errors import InputError
 from dwmr.seeding import below, rng, shuffled
 from dwmr.worlds.actions import MOVES, NAMES, target
 from dwmr.worlds.digits import Digits, load_digits
@@ -105,6 +106,8 @@ class SlidingTiles(World):
 
     def task(self, number: int, kind: str = "", seed: int = 0) -> Task:
         """Start and goal are drawn evenly among the pairs of different boards with a solution (3×3 only)."""
+        if self._shape != (3, 3):
+            raise InputError(f"sliding tiles have planning tasks of size 3×3 only, got {self.size}")
         start, goal = _pairs(seed, max(number + 1, self.task_numbers.stop))[number]
         generator = rng(seed, "planning", f"{self.name} digits", number)
         return Task(f"pair {number}", self, start, goal, fewest_moves(start, goal), generator)
