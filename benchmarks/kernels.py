@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 import dwmr
-from dwmr.data.collect import cached_benchmark
+from dwmr.data.collect import cached_world
 from dwmr.files import atomic_write_json
 from dwmr.provenance import describe_machine
 
@@ -66,7 +66,7 @@ def main() -> None:
         parser.error("there is no GPU here")
     found: dict[str, Any] = {"machine": describe_machine(torch.device("cuda")), "runs": chosen.runs}
     for name in chosen.presets:
-        train = dwmr.load_splits(cached_benchmark(name.split("/")[0])).train
+        train = dwmr.load_splits(cached_world(name.split("/")[0])).train
         config = dwmr.preset(name, epochs=1)
         update = kernels(config, train, chosen.runs, chosen.most)
         found[name] = {"seconds_an_epoch": round(seconds_an_epoch(config, train, chosen.runs), 4), "update": update}

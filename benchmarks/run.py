@@ -30,7 +30,7 @@ import naive
 import torch
 
 import dwmr
-from dwmr.data.collect import collect_benchmark
+from dwmr.data.collect import collect_world
 from dwmr.evaluation.evaluate import evaluate_many
 from dwmr.files import atomic_write_json, atomic_write_text, cache_folder
 from dwmr.models.world_model import build_model, image_statistics
@@ -52,7 +52,7 @@ def machine(device: torch.device) -> str:
 def data_of(benchmark: str) -> dwmr.Splits:
     folder = cache_folder() / "data" / benchmark
     if not folder.exists():
-        collect_benchmark(benchmark, folder)
+        collect_world(benchmark, folder)
     return dwmr.load_splits(folder)
 
 

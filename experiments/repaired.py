@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import dwmr
-from dwmr.data.collect import cached_benchmark
+from dwmr.data.collect import cached_world
 from dwmr.evaluation.evaluate import evaluate_many
 from dwmr.files import atomic_write_json
 from dwmr.models.world_model import WorldModel
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     given = parser.parse_args()
     for preset in given.presets.split(","):
-        data = dwmr.load_splits(cached_benchmark(preset.split("/")[0]))
+        data = dwmr.load_splits(cached_world(preset.split("/")[0]))
         for seed in range(given.runs):
             results = json.loads(given.out.read_text()) if given.out.exists() else {}
             entry = results.setdefault(preset, {"config": dwmr.preset(preset).to_dict(), "runs": {}})

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 import dwmr
-from dwmr.data.collect import cached_benchmark
+from dwmr.data.collect import cached_world
 from dwmr.data.transitions import Splits, Transitions, load_splits
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.evaluation.evaluate import evaluate_many
@@ -263,7 +263,7 @@ class _Maker:
     def _data(self, benchmark: str) -> tuple[Splits, dict[str, Any]]:
         """The splits, and what tells them from other data."""
         if benchmark not in self.loaded:
-            splits = load_splits(cached_benchmark(benchmark))
+            splits = load_splits(cached_world(benchmark))
             if splits.test is None or not (splits.train.labelled and splits.test.labelled):
                 raise InputError(f"the data of {benchmark} has no labelled splits train and test")
             fingerprint = f"{splits.train.fingerprint()} {splits.test.fingerprint()}"

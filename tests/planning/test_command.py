@@ -9,14 +9,14 @@ import pytest
 from PIL import Image
 
 import dwmr
-from dwmr.data.collect import collect_benchmark
+from dwmr.data.collect import collect_world
 from dwmr.worlds.registry import tasks_of
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plan") / "ice"
-    collect_benchmark("iceslider", folder, transitions=400, progress=False)
+    collect_world("iceslider", folder, transitions=400, progress=False)
     return folder
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import dwmr
 from dwmr.cli import main
-from dwmr.data.collect import collect_benchmark
+from dwmr.data.collect import collect_world
 from dwmr.symbolic import BitRules, SymbolicModel, Task, export_pddl, fast_downward
 from dwmr.symbolic.fitting import Rule
 from dwmr.symbolic.saliency import boxes, cell_box, influence
@@ -63,7 +63,7 @@ def test_bits_are_listed_with_their_pixels(tiny, tmp_path):
 def run(tmp_path_factory):
     """An untrained network in a run folder, and its data."""
     folder = tmp_path_factory.mktemp("export")
-    collect_benchmark("iceslider", folder / "data", transitions=400, progress=False)
+    collect_world("iceslider", folder / "data", transitions=400, progress=False)
     splits = dwmr.load_splits(folder / "data")
     dwmr.train(dwmr.preset("iceslider/dwmr", epochs=1, batch_size=64), train=splits.train, out=folder / "run")
     return folder
