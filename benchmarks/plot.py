@@ -1,4 +1,4 @@
-"""The picture of docs/performance.md, from the committed results.
+"""The picture of docs/explain/performance.md, from the committed results.
 
 python benchmarks/plot.py
 """

@@ -13,7 +13,7 @@ from dwmr.provenance import describe_machine
 from experiments.reproduce import campaign, claims, render
 from experiments.reproduce.campaign import Options, Planned
 from experiments.reproduce.catalog import find_table, table_names
-from experiments.reproduce.page import check_tables, write_page, write_table
+from experiments.reproduce.page import check_tables, write_table
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "results"
@@ -22,13 +22,11 @@ __all__ = ["Options", "make_table", "show_plan", "write_results"]
 
 
 def write_results(results: Path | None) -> None:
-    """Write every table from the stored runs, and docs/results.md unless another folder was named."""
+    """Write every table from the stored runs."""
     for name in table_names():
         check_tables(find_table(name), results or RESULTS)
     for name in table_names():
         write_table(find_table(name), results or RESULTS)
-    if results is None:
-        write_page(ROOT / "docs" / "results.md", RESULTS)
     say(f"every table in {results or RESULTS} was written from the stored runs")
 
 

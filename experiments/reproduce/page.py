@@ -1,16 +1,14 @@
-"""The files of a table (JSON, Markdown, LaTeX and a plot), and the page of the documentation that shows all tables."""
+"""The files of a table: JSON, Markdown, LaTeX and a plot."""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 from pathlib import Path
 from typing import Any
 
 from dwmr.errors import InputError
 from dwmr.files import atomic_write_json, atomic_write_text, check_output
-from experiments.reproduce.catalog import find_table, table_names
 from experiments.reproduce.cells import PARTS, Table
 from experiments.reproduce.plots import save_plot
 from experiments.reproduce.render import latex, markdown
@@ -82,32 +80,3 @@ def read_repaired(out: Path, table: Table) -> Figures:
             names = [name for name in (f"{figure}_repaired" for figure in table.wide) if name in runs[0]]
             found[cell.benchmark] = {name: [run[name] for run in runs] for name in names}
     return found
-
-
-def write_page(page: Path, out: Path) -> None:
-    """Replace what stands between the marks of each table."""
-    if not page.is_file():
-        raise InputError(f"{page} does not exist")
-    check_output(page, overwrite=True, written=True)
-    atomic_write_text(page, filled_page(page.read_text(encoding="utf-8"), page.parent, out))
-
-
-def filled_page(text: str, folder: Path, out: Path) -> str:
-    """The text of a page in ``folder``, with every table that it has marks for made from the runs in ``out``."""
-    marked = [name for name in table_names() if _marks(name)[0] in text]
-    if not marked:
-        raise InputError(f"the page has no marks such as {_marks(table_names()[0])[0]!r}")
-    for name in marked:
-        begin, end = _marks(name)
-        before, _, rest = text.partition(begin)
-        _, found, after = rest.partition(end)
-        if not found:
-            raise InputError(f"the page has the mark {begin!r} but no {end!r} after it")
-        table = find_table(name)
-        plot = Path(os.path.relpath(out / f"{name}.svg", folder)).as_posix()
-        text = f"{before}{begin}\n{markdown(table, read_table(out, table), plot)}{end}{after}"
-    return text
-
-
-def _marks(name: str) -> tuple[str, str]:
-    return f"<!-- {name}: made by dwmr reproduce results -->", f"<!-- end of {name} -->"

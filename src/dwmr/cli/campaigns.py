@@ -133,7 +133,7 @@ def reproduce(
     """Reproduce a table of the paper, or the one beyond it (strong). Needs a clone of the repository.
 
     Stored runs are not repeated, so a stopped command continues when it is run again. `results` makes no runs: it
-    writes every table and docs/results.md from the stored ones.
+    writes every table from the stored ones.
     """
     command = _from_clone("experiments.reproduce.command")
     if name == "results":

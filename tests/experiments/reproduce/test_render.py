@@ -12,7 +12,7 @@ from dwmr.presets import preset
 from dwmr.provenance import code_digest
 from experiments.reproduce import claims, render
 from experiments.reproduce.catalog import find_table
-from experiments.reproduce.page import filled_page, write_page, write_table
+from experiments.reproduce.page import write_table
 from experiments.reproduce.store import StoredRun, add_runs, cell_file, read_table, summarize
 
 TABLE1, TABLE3, STRONG = find_table("table1"), find_table("table3"), find_table("strong")
@@ -200,34 +200,6 @@ def test_without_matplotlib_only_the_plot_is_missing(tmp_path, monkeypatch, capl
     write_table(TABLE1, tmp_path)
     assert "no plot of table1: pictures need matplotlib" in caplog.text
     assert (tmp_path / "table1.tex").exists()
-
-
-def test_a_page_is_brought_up_to_date_between_its_marks(tmp_path):
-    page, out = tmp_path / "docs" / "results.md", tmp_path / "results"
-    begin, end = "<!-- table1: made by dwmr reproduce results -->", "<!-- end of table1 -->"
-    page.parent.mkdir()
-    page.write_text(f"# Results\n\n{begin}\nold\n{end}\n\nThe end.\n")
-    write_page(page, out)
-    empty = page.read_text()
-    assert "has not been run yet" in empty
-    assert "| DWMR | 0 | — | 91 ± 1 | — |" in empty
-    assert ".svg" not in empty
-    store(out, TABLE1, "dwmr", "8puzzle", [90.0, 92.0])
-    write_page(page, out)
-    full = page.read_text()
-    assert "91.0 ± 1.4" in full
-    assert "](../results/table1.svg)" in full
-    assert full.startswith("# Results\n\n")
-    assert full.endswith("\n\nThe end.\n")
-    assert filled_page(full, page.parent, out) == full
-
-
-@pytest.mark.parametrize(
-    "text", ["no marks", "<!-- table1: made by dwmr reproduce results -->"], ids=["none", "no end"]
-)
-def test_a_page_without_marks_is_refused(tmp_path, text):
-    with pytest.raises(InputError, match="mark"):
-        filled_page(text, tmp_path, tmp_path)
 
 
 def test_runs_on_different_data_are_not_put_into_one_table(tmp_path):
