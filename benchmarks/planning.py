@@ -28,7 +28,7 @@ from dwmr.models.world_model import WorldModel, resolve_device
 from dwmr.planning import Budget, CodeGoal, Plan, pack
 from dwmr.planning.dynamics import AllActionsDynamics
 from dwmr.planning.heuristics import HammingHeuristic
-from dwmr.planning.search import Planner, best_first, breadth_first
+from dwmr.planning.search import Order, Planner, best_first, breadth_first
 from dwmr.provenance import describe_machine
 
 BITS, ACTIONS = 64, 4
@@ -37,7 +37,7 @@ SIZES = {"cpu": (256, 1024, 4096, 16384), "cuda": (4096, 16384, 65536, 262144, 1
 NODES = {"cpu": 1_000_000, "cuda": 30_000_000}
 PLANNERS: dict[str, Planner] = {
     "breadth_first": breadth_first,
-    "batch_astar": partial(best_first, cost_weight=0.6, ties_only=False),
+    "batch_astar": partial(best_first, order=Order(cost=0.6, ties_only=False)),
 }
 
 

@@ -106,7 +106,6 @@ def main() -> None:
         help="results file; what others put there stays",
     )
     parser.add_argument("--name", help="of the entry in the file; by default the run's preset")
-    parser.add_argument("--form", default="auto", help="cells, bits or auto")
     given = parser.parse_args()
     splits = dwmr.load_splits(given.data)
     encode: Encode = exact_encode
@@ -122,9 +121,7 @@ def main() -> None:
     entry = results.setdefault(given.name or about["preset"], {})
     actions = action_names(benchmark, splits.train.n_actions)
     assert splits.test is not None
-    symbolic = learn_symbols(
-        encode, predict, splits.train, splits.test, actions=actions, layout=layout, form=given.form
-    )
+    symbolic = learn_symbols(encode, predict, splits.train, splits.test, actions=actions, layout=layout)
     each = entry.get("each", {}) if entry.get("fidelity") == symbolic.fidelity else {}
     entry |= about | {"fidelity": symbolic.fidelity}
 

@@ -39,7 +39,7 @@ def run(data, tmp_path_factory):
 @pytest.fixture
 def no_work(monkeypatch):
     """Nothing is loaded, trained or judged."""
-    for name in ("learning.open_run", "plans.WorldModel.load", "exporting.open_run", "campaigns.load_data"):
+    for name in ("learning.open_run", "plans.open_model", "exporting.open_run", "campaigns.load_data"):
         monkeypatch.setattr(f"dwmr.cli.{name}", lambda *words, **more: pytest.fail("work was done"))
 
 
@@ -113,7 +113,7 @@ def test_a_strip_is_replaced_when_asked(cli, run, data, tmp_path):
     frame = np.zeros((3, 64, 64), np.uint8)
     np.save(tmp_path / "now.npy", frame)
     words = ["plan", run, "--data", data, "--start", tmp_path / "now.npy", "--goal", tmp_path / "now.npy"]
-    words += ["--nodes", 10, "--imagined", "nearest", "--strip", tmp_path / "plan.png"]
+    words += ["--strip", tmp_path / "plan.png"]
     assert cli(*words)[0] == 0
     assert "plan.png exists already" in refused(cli, *words)
     assert cli(*words, "--overwrite")[0] == 0
@@ -121,26 +121,25 @@ def test_a_strip_is_replaced_when_asked(cli, run, data, tmp_path):
 
 def test_planning_results_of_other_options_are_kept(cli, run, data, tmp_path):
     results = tmp_path / "planning.json"
-    words = ["plan", run, "--data", data, "--evaluate", "--trials", 1, "--nodes", 100, "--out", results]
-    words += ["--planner", "random"]
-    assert cli(*words, "--max-actions", 3)[0] == 0
+    words = ["plan-tasks", run, "--data", data, "--trials", 1, "--out", results, "--planner", "random"]
+    assert cli(*words, "--seconds", 3)[0] == 0
     before = results.read_bytes()
-    assert cli(*words, "--max-actions", 3)[0] == 0  # stored already
-    assert "other options" in refused(cli, *words, "--max-actions", 4)
+    assert cli(*words, "--seconds", 3)[0] == 0  # stored already
+    assert "other options" in refused(cli, *words, "--seconds", 4)
     assert results.read_bytes() == before
-    assert cli(*words, "--max-actions", 4, "--overwrite")[0] == 0
-    assert json.loads(results.read_bytes())["iceslider"]["random"]["made_with"]["setting"]["max_actions"] == 4
+    assert cli(*words, "--seconds", 4, "--overwrite")[0] == 0
+    assert json.loads(results.read_bytes())["iceslider"]["random"]["made_with"]["setting"]["seconds"] == 4
     results.write_text("my notes")
     assert "not a file of planning results" in refused(cli, *words, "--overwrite")
     assert results.read_text() == "my notes"
 
 
 def test_a_heuristic_is_replaced_when_asked(cli, run, data):
-    words = ["train-heuristic", run, "--data", data, "--updates", 2, "--batch", 4, "--walk", 2, "--width", 8]
+    words = ["train-heuristic", run, "--data", data, "--updates", 2, "--batch", 4]
     assert cli(*words)[0] == 0
     assert "heuristic.safetensors exists already" in refused(cli, *words)
     assert cli(*words, "--overwrite")[0] == 0
-    (run / "heuristic.safetensors").unlink()
+    (run / "planning" / "heuristic.safetensors").unlink()
 
 
 def test_an_export_replaces_an_export_alone(cli, run, data, tmp_path):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from dwmr.planning import EXHAUSTED, PLANNERS, Agent, Budget, CodeGoal, act
-from dwmr.planning.acting import DONE, NO_ACTIONS, NO_PLAN, NO_TIME, greedy_step, random_step
+from dwmr.planning import EXHAUSTED, PLANNERS, Agent, CodeGoal, act
+from dwmr.planning.acting import DONE, NO_ACTIONS, NO_PLAN, NO_TIME, Limits, greedy_step, random_step
 from dwmr.planning.problem import no_heuristic
 from dwmr.planning.simulator import TrueWorld, true_code, true_codes, true_dynamics
 from dwmr.seeding import rng
@@ -39,13 +39,13 @@ def go(task, dynamics, planner=PLANNERS["breadth_first"], **more):
     goal = CodeGoal(true_code(task, task.goal))
     agent = Agent(true_codes, dynamics, bits=64)
     world = TrueWorld(task)
-    return world, act(world, agent, goal, planner, no_heuristic, Budget(), generator=rng(0, "test"), **more)
+    return world, act(world, agent, goal, planner, no_heuristic, Limits(**more), generator=rng(0, "test"))
 
 
 def test_with_the_true_rules_the_first_plan_is_the_shortest(task):
     world, episode = go(task, true_dynamics(task))
     assert world.solved
-    assert (episode.said, len(episode.actions), episode.replans) == (DONE, task.optimal, 0)
+    assert (episode.ending, len(episode.actions), episode.replans) == (DONE, task.optimal, 0)
     assert len(episode.frames) == len(episode.expected) == task.optimal + 1
     assert task.solved_by(episode.actions)
 
@@ -61,7 +61,7 @@ def test_a_wrong_model_is_corrected_by_what_is_seen(task):
 
     world, episode = go(task, Hopeful(true_dynamics(task), 3, []))
     assert world.solved
-    assert episode.said == DONE
+    assert episode.ending == DONE
     assert episode.replans > 0
     assert len(episode.plans) == episode.replans + 1
 
@@ -71,7 +71,7 @@ def test_without_a_plan_it_tries_what_it_has_not_tried(task):
     start, goal = true_code(task, task.start), CodeGoal(true_code(task, task.goal))
     first = PLANNERS["breadth_first"](true_dynamics(task), start, goal).actions[0]
     _, episode = go(task, Deranged(true_dynamics(task), first, [task.rules.number(task.start)]))
-    assert episode.surprises or len(episode.actions) > task.optimal or episode.plans[0].outcome != EXHAUSTED
+    assert episode.random_actions or len(episode.actions) > task.optimal or episode.plans[0].outcome != EXHAUSTED
 
 
 def test_it_gives_up_where_nothing_leads_on():
@@ -84,15 +84,15 @@ def test_it_gives_up_where_nothing_leads_on():
 
     agent = Agent(true_codes, Graph([[0, 0]]), bits=64)
     goal = CodeGoal(torch.tensor([[1]]))
-    episode = act(Stuck(), agent, goal, PLANNERS["astar"], no_heuristic, Budget(), generator=rng(0, "test"))
-    assert episode.said == NO_PLAN
+    episode = act(Stuck(), agent, goal, PLANNERS["astar"], no_heuristic, generator=rng(0, "test"))
+    assert episode.ending == NO_PLAN
     assert {plan.outcome for plan in episode.plans} == {EXHAUSTED}
     assert set(episode.actions) == {0, 1}
 
 
 def test_actions_and_time_end(task):
-    assert go(task, true_dynamics(task), max_actions=2)[1].said == NO_ACTIONS
-    assert go(task, true_dynamics(task), max_seconds=0.0)[1].said == NO_TIME
+    assert go(task, true_dynamics(task), actions=2)[1].ending == NO_ACTIONS
+    assert go(task, true_dynamics(task), seconds=0.0)[1].ending == NO_TIME
 
 
 def test_codes_within_the_radius_are_not_worth_a_new_plan(task):
@@ -116,13 +116,13 @@ def test_codes_within_the_radius_are_not_worth_a_new_plan(task):
     for radius, replans in ((1, 0), (0, task.optimal)):
         world = Noisy(task)
         agent = Agent(true_codes, Flickering(), bits=64, radius=radius)
-        episode = act(world, agent, goal, PLANNERS["breadth_first"], no_heuristic, Budget(), generator=rng(0, "test"))
+        episode = act(world, agent, goal, PLANNERS["breadth_first"], no_heuristic, generator=rng(0, "test"))
         assert world.solved
         assert episode.replans == replans
 
 
 def test_the_controls_take_one_step_at_a_time(task):
     for planner in (greedy_step, random_step(rng(1, "test"))):
-        _, episode = go(task, true_dynamics(task), planner=planner, max_actions=12)
+        _, episode = go(task, true_dynamics(task), planner=planner, actions=12)
         assert len(episode.plans) >= 1
         assert all(len(plan.actions) == 1 for plan in episode.plans)

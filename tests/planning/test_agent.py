@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dwmr import InputError, Transitions
-from dwmr.planning import PLANNERS, Budget, act, agent_of, prepare_agent
+from dwmr.planning import PLANNERS, act, prepare_agent
 from dwmr.seeding import rng
 from dwmr.worlds import sliding_tiles
 from dwmr.worlds.sliding_tiles import fewest_moves
@@ -74,21 +74,19 @@ def test_illegal_moves_are_not_exploited(agent):
     start, goal = (sliding_tiles.random_board(generator, 3, 3) for _ in range(2))
     world, aim = PictureWorld(start), agent.goal_of(picture(goal[None])[0])
     heuristic = agent.heuristic_for(aim)
-    episode = act(world, agent, aim, PLANNERS["astar"], heuristic, Budget(), generator=generator)
+    episode = act(world, agent, aim, PLANNERS["astar"], heuristic, generator=generator)
     assert np.array_equal(world.board, goal)
     assert len(episode.actions) == fewest_moves(start, goal)
     assert episode.replans == 0
 
 
 def test_a_world_model_makes_an_agent():
-    data = ring_transitions(episodes=20)
-    agent = agent_of(ring_model(), data)
+    model = ring_model()
+    agent = prepare_agent(model.encode, model.predict, ring_transitions(episodes=20))
     assert agent.radius == 0
     assert agent.about["applicability"] == {"everything": True}
     goal = agent.goal_of(draw(np.array([2]))[0])
     plan = PLANNERS["breadth_first"](agent.dynamics, agent.encode(draw(np.array([0]))), goal)
     assert len(plan.actions) == 2
-    with pytest.raises(InputError, match="train-heuristic"):
-        agent.heuristic_for(goal, "value")
     with pytest.raises(InputError, match="expected uint8 images"):
         agent.goal_of(np.zeros((3, 5, 5), np.uint8))

@@ -1,12 +1,8 @@
 import numpy as np
-import pytest
 import torch
 
-from dwmr import InputError
-from dwmr.evaluation.probes import fit_probe
-from dwmr.planning import CodeGoal, board_goal, choose_radius, pack
+from dwmr.planning import CodeGoal, choose_radius, pack
 from dwmr.planning.heuristics import HammingHeuristic, most_flips
-from tests.evaluation.ring import PLACES
 
 
 def code(text: str) -> torch.Tensor:
@@ -37,16 +33,3 @@ def test_wrong_bits_over_the_flips_of_an_action():
     ]
     assert most_flips(np.array([0, 2, 6, 6])) == 6
     assert most_flips(np.array([])) == 1
-
-
-def test_a_goal_that_a_probe_reads():
-    """The ring's code is one-hot; its board is two cells, of which the second has the label 5 at place 2."""
-    codes = torch.eye(PLACES, dtype=torch.bool).repeat(50, 1)
-    places = np.tile(np.arange(PLACES), 50)
-    boards = np.stack([places, np.where(places == 2, 5, 0)], axis=1)
-    probe = fit_probe(codes, boards, 6)
-    words = pack(codes[:PLACES])
-    assert board_goal(probe, PLACES, words[1:2])(words).tolist() == [False, True, False, False]
-    assert board_goal(probe, PLACES, words[2:3], agent=(5,))(words).tolist() == [False, False, True, False]
-    with pytest.raises(InputError, match="0 cells show the agent"):
-        board_goal(probe, PLACES, words[1:2], agent=(5,))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dwmr import InputError
 from dwmr.planning import EXHAUSTED, OUT_OF_BUDGET, PLANNERS, SOLVED, Budget, CodeGoal, find_planner
-from dwmr.planning.search import beam, best_first
+from dwmr.planning.search import best_first
 from dwmr.seeding import rng
 from dwmr.worlds import ice_slider, sliding_tiles
 from dwmr.worlds.grid_world import cell_of, reachable
@@ -128,13 +128,6 @@ def test_traps_of_ice_slider_are_exhausted_and_its_levels_solved():
             assert plan.solved == (goal in reachable(table, cell))
             outcomes.add(plan.outcome)
         assert outcomes == {SOLVED, EXHAUSTED}
-
-
-def test_a_beam_that_dropped_states_proves_nothing():
-    start, goal = (tile_codes(board) for board in pair(0))
-    unreachable = CodeGoal(goal ^ 1)
-    plan = beam(tile_dynamics(), start, unreachable, lambda w: w[:, 0] % 7, Budget(nodes=3000), width=10)
-    assert plan.outcome == OUT_OF_BUDGET
 
 
 def test_a_search_leaves_the_number_of_threads_alone():

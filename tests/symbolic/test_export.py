@@ -11,7 +11,7 @@ from dwmr.cli import main
 from dwmr.data.collect import collect_world
 from dwmr.symbolic import BitRules, SymbolicModel, Task, export_pddl, fast_downward
 from dwmr.symbolic.fitting import Rule
-from dwmr.symbolic.saliency import boxes, cell_box, influence
+from dwmr.symbolic.saliency import boxes, influence
 from dwmr.worlds.registry import action_names
 from tests.symbolic.exact import ICE_LAYOUT, ice_encode
 
@@ -44,7 +44,7 @@ def corners(images):
 def test_bits_are_traced_to_their_pixels(tiny):
     shares = influence(corners, tiny.obs, pieces=4)
     assert boxes(shares, 8, 8) == [(0, 4, 0, 4), (4, 8, 4, 8), None]
-    assert cell_box(ICE_LAYOUT, 64 + 17, 64, 64) == (16, 24, 8, 16)
+    assert ICE_LAYOUT.box(64 + 17, 64, 64) == (16, 24, 8, 16)
 
 
 def test_bits_are_listed_with_their_pixels(tiny, tmp_path):
@@ -91,14 +91,14 @@ def test_the_command_exports_pddl(export, tmp_path):
     assert told["solution"] is None
 
 
-def test_the_command_takes_images_and_single_bits(export, run, tmp_path):
+def test_the_command_takes_images(export, run, tmp_path):
     splits = dwmr.load_splits(run / "data")
     np.save(tmp_path / "now.npy", splits.test.obs[0])
     np.save(tmp_path / "then.npy", splits.test.next_obs[3])
     images = ["--start", tmp_path / "now.npy", "--goal", tmp_path / "then.npy"]
-    status, out, _ = export("--to", "pddl", "--out", tmp_path / "out", *images, "--form", "bits")
+    status, out, _ = export("--to", "pddl", "--out", tmp_path / "out", *images)
     assert status == 0
-    assert "bits.png" in out
+    assert "rules, the predictor's next code in" in out
     assert (tmp_path / "out" / "problem.pddl").read_text().startswith("(define (problem problem)")
 
 
@@ -116,7 +116,6 @@ def test_the_command_exports_onnx(export, tmp_path):
         (["--to", "pdf"], "unknown target 'pdf'; did you mean 'pddl'?"),
         (["--to", "pddl", "--start", "a.png"], "name a problem by --level, or by --start and --goal together"),
         (["--to", "pddl", "--solve"], "--solve needs a problem"),
-        (["--to", "pddl", "--form", "cell"], "unknown form 'cell'; did you mean 'cells'?"),
         (["--to", "pddl", "--start", "a.png", "--goal", "b.png"], "a.png does not exist"),
     ],
 )

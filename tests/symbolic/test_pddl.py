@@ -8,7 +8,7 @@ import pytest
 from dwmr.errors import InputError
 from dwmr.symbolic import BitRules, CellRules, fast_downward, pddl
 from dwmr.symbolic.cells import Atom, Symbols
-from dwmr.symbolic.code_samples import met_codes
+from dwmr.symbolic.code_samples import sample_codes
 from dwmr.symbolic.export import Task, solve
 from dwmr.symbolic.fitting import Rule
 from dwmr.worlds.actions import NAMES
@@ -93,7 +93,7 @@ def test_names_of_actions_must_fit():
 
 def test_tiles_bit_by_bit(planner):
     train = Tiles.walk(2000, 0)
-    rules = BitRules.fit(met_codes(Tiles.encode, Tiles.predict, train), 4)
+    rules = BitRules.fit(sample_codes(Tiles.encode, Tiles.predict, train), 4)
     start = goal = Tiles.encode(train.obs[:1])
     for action in (0, 0, 1, 1, 3):
         goal = Tiles.predict(goal, [action])

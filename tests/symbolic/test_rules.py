@@ -3,12 +3,11 @@
 import dataclasses
 
 import numpy as np
-import pytest
 
 from dwmr import Transitions
-from dwmr.errors import InputError
 from dwmr.seeding import below, rng
-from dwmr.symbolic.code_samples import fidelity, met_codes
+from dwmr.symbolic import Layout
+from dwmr.symbolic.code_samples import fidelity, sample_codes
 from dwmr.symbolic.rules import BitRules, CellRules, fit
 from tests.symbolic.exact import ICE_LAYOUT, Tiles, ice_encode, ice_predict
 
@@ -35,16 +34,16 @@ def test_a_predictor_that_errs_now_and_then_gives_the_same_rules(ice_levels, ice
         wrong = below(rng(0, "errs", len(codes)), 200, len(codes)) == 0
         return np.where(wrong[:, None], codes, after)
 
-    rules = CellRules.fit(met_codes(ice_encode, erring, ice_levels), 4, ICE_LAYOUT)
-    assert fidelity(rules, met_codes(ice_encode, ice_predict, ice_val), ice_encode, ice_val)["states"] >= 99
+    rules = CellRules.fit(sample_codes(ice_encode, erring, ice_levels), 4, ICE_LAYOUT)
+    assert fidelity(rules, sample_codes(ice_encode, ice_predict, ice_val), ice_encode, ice_val)["states"] >= 99
 
 
 def test_tiles_that_swap_places_are_learned_as_cells():
     train, test = Tiles.walk(3000, 0), Tiles.walk(200, 1)
-    rules = fit(met_codes(Tiles.encode, Tiles.predict, train), 4, Tiles.layout)
+    rules = fit(sample_codes(Tiles.encode, Tiles.predict, train), 4, Tiles.layout)
     assert isinstance(rules, CellRules)
     assert rules.symbols.count == 9
-    assert fidelity(rules, met_codes(Tiles.encode, Tiles.predict, test), Tiles.encode, test)["states"] == 100
+    assert fidelity(rules, sample_codes(Tiles.encode, Tiles.predict, test), Tiles.encode, test)["states"] == 100
 
 
 def gates(count: int, seed: int) -> Transitions:
@@ -68,7 +67,7 @@ def gates_predict(codes, actions):
 
 def test_bits_have_the_rules_they_were_made_with():
     train, test = gates(600, 0), gates(100, 1)
-    rules = fit(met_codes(gates_encode, gates_predict, train), 2, None)
+    rules = fit(sample_codes(gates_encode, gates_predict, train), 2, None)
     assert isinstance(rules, BitRules)
     found = [
         (action, bit, rule.own, set(rule.literals))
@@ -81,23 +80,22 @@ def test_bits_have_the_rules_they_were_made_with():
         (1, 3, 0, {(4, False)}),
         (1, 3, 1, {(4, False)}),
     ]
-    assert fidelity(rules, met_codes(gates_encode, gates_predict, test), gates_encode, test)["states"] == 100
+    assert fidelity(rules, sample_codes(gates_encode, gates_predict, test), gates_encode, test)["states"] == 100
 
 
 def test_codes_are_met_along_the_actions_that_were_taken(ice_val):
-    met = met_codes(ice_encode, ice_predict, ice_val, pairs=1000, depth=2)
+    met = sample_codes(ice_encode, ice_predict, ice_val, pairs=1000, depth=2)
     assert (~met.imagined).sum() == len(ice_val) == 80
     assert met.imagined.sum() == 4 * (19 + 18)  # four episodes of twenty steps
     once = met.imagined.nonzero()[0][:19]
     assert np.array_equal(met.codes[once], met.after[met.frame[met.frame >= 0][:19]])
     assert np.array_equal(met.actions[once], ice_val.actions[1:20])
-    alone = met_codes(ice_encode, ice_predict, dataclasses.replace(ice_val, episode=None), pairs=30)
+    alone = sample_codes(ice_encode, ice_predict, dataclasses.replace(ice_val, episode=None), pairs=30)
     assert (len(alone), alone.imagined.any()) == (30, False)
 
 
-def test_forms_that_cannot_be_are_refused(ice_val):
-    met = met_codes(ice_encode, ice_predict, ice_val, pairs=10)
-    with pytest.raises(InputError, match="unknown form 'tree'"):
-        fit(met, 4, None, "tree")
-    with pytest.raises(InputError, match="an encoder that gives each cell bits of its own"):
-        fit(met, 4, None, "cells")
+def test_cells_with_too_many_symbols_get_rules_for_single_bits():
+    train = gates(600, 0)
+    samples = sample_codes(lambda images: np.repeat(gates_encode(images), 32, axis=1), lambda codes, _: codes, train)
+    wide = dataclasses.replace(samples, codes=below(rng(0, "codes"), 2, samples.codes.shape).astype(bool))
+    assert isinstance(fit(wide, 2, Layout(6, 4, 8)), BitRules)

@@ -1,8 +1,8 @@
-"""Planning: actions from a start to a goal, how well a run plans, and a learned heuristic."""
+"""Planning: between two images, in the world of a task, over all tasks; and training a heuristic."""
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,206 +11,85 @@ import torch
 import typer
 
 from dwmr.cli import tables
-from dwmr.cli.common import AsJson, Device, Overwrite, Seed, app, example, load_data, out, print_json, say
+from dwmr.cli.common import AsJson, Device, Overwrite, Seed, app, example, load_data, open_model, out, print_json, say
+from dwmr.data.image_files import read_image
 from dwmr.data.transitions import Splits
 from dwmr.errors import InputError, unknown
-from dwmr.evaluation.probes import Probe, fit_probe
 from dwmr.files import check_output
-from dwmr.models.checkpoint import RunInfo, checkpoint_digest, read_info
+from dwmr.models.checkpoint import RunInfo, checkpoint_digest
 from dwmr.models.world_model import WorldModel
-from dwmr.planning.acting import act
-from dwmr.planning.agent import HEURISTICS, Agent, agent_of
-from dwmr.planning.benchmark import (
-    CONTROLS,
-    KeptTrials,
-    Setting,
-    check_results,
-    evaluate_planner,
-    known_entries,
-    store_entry,
-    stored_entry,
-)
-from dwmr.planning.painting import painter_of
-from dwmr.planning.search import PLANNERS, find_planner
+from dwmr.planning import PLANNERS, Agent, Budget, act, find_planner, prepared
+from dwmr.planning.benchmark import ENTRIES, Results, Setting, evaluate_planner
+from dwmr.planning.heuristic_training import HeuristicTraining
+from dwmr.planning.heuristic_training import train_heuristic as train
 from dwmr.planning.simulator import TaskWorld
-from dwmr.planning.strip import Strip, action_names, read_image, save_strip, strip_files
-from dwmr.planning.value import FILE as HEURISTIC
-from dwmr.planning.value import ValueTraining, load_value, save_value, train_value
+from dwmr.planning.strip import Strip, save_strip, strip_files
 from dwmr.presets import changes
 from dwmr.provenance import describe_machine
 from dwmr.seeding import rng
-from dwmr.worlds.registry import tasks_of
-from dwmr.worlds.tasks import Task
+from dwmr.worlds.registry import WORLDS, action_names, find_world, tasks_of
 
-STARTS = 20_000  # frames that imagined walks begin from
+STARTS = 20_000  # training frames that imagined walks begin from
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
-Data = Annotated[Path | None, typer.Option(help="Data folder or .npz; by default the run's benchmark.")]
+Data = Annotated[Path | None, typer.Option(help="Data to prepare the run from, needed once; default: its world's.")]
+OnePlanner = Annotated[str, typer.Option(help=f"{', '.join(PLANNERS)}.")]
+Seconds = Annotated[float, typer.Option(help="Seconds a search may take.", min=0)]
+StripPath = Annotated[Path | None, typer.Option("--strip", help="Draw the plan: a PNG, and a GIF beside it.")]
 
 
 @app.command(
     epilog=example(
-        "dwmr plan runs/ice --start now.png --goal there.png --strip plan.png",
-        "dwmr plan runs/ice --level 3 --strip plan.png",
-        "dwmr plan runs/ice --evaluate --planner breadth_first --planner simulator",
-        "dwmr plan runs/ice --evaluate --out experiments/results/planning.json",
+        "dwmr plan runs/ice --start now.png --goal there.png",
+        "dwmr plan runs/ice --start now.png --goal there.png --planner astar --strip plan.png",
+        "dwmr plan runs/mine --data data/mine",
     )
 )
 def plan(
     run: Run,
-    start: Annotated[Path | None, typer.Option(help="Image of now: PNG or .npy.")] = None,
+    start: Annotated[Path | None, typer.Option(help="Image of the start: PNG or .npy.")] = None,
     goal: Annotated[Path | None, typer.Option(help="Image of the goal.")] = None,
-    level: Annotated[int | None, typer.Option(help="Solve this task of --evaluate in its world.", min=0)] = None,
-    evaluate: Annotated[bool, typer.Option("--evaluate", help="Try all tasks of the run's benchmark.")] = False,
-    planner: Annotated[
-        list[str] | None, typer.Option(help=f"{', '.join([*PLANNERS, *CONTROLS])}; with --evaluate several.")
-    ] = None,
-    heuristic: Annotated[str, typer.Option(help=f"{', '.join(HEURISTICS)}.")] = "auto",
-    goal_by: Annotated[str, typer.Option(help="image: its code; probe: the board a probe reads from it.")] = "image",
-    radius: Annotated[int | None, typer.Option(help="Bits that may differ; chosen on validation.", min=0)] = None,
-    nodes: Annotated[int, typer.Option(help="States a search may generate.", min=1)] = Setting.nodes,
-    seconds: Annotated[float, typer.Option(help="Seconds a search may take.", min=0)] = Setting.seconds,
-    memory: Annotated[int, typer.Option(help="MB that the states of a search may take.", min=1)] = 4096,
-    max_actions: Annotated[int, typer.Option(help="Actions a task may take.", min=1)] = Setting.max_actions,
-    trials: Annotated[int | None, typer.Option(help="Tasks of each kind; all of them.", min=1)] = None,
-    strip: Annotated[Path | None, typer.Option(help="Write the plan as pictures: PNG, and a GIF beside it.")] = None,
-    imagined: Annotated[str, typer.Option(help="Draw imagined codes by a decoder, or nearest frame.")] = "decoder",
-    results: Annotated[Path | None, typer.Option("--out", help="With --evaluate: results file to add to.")] = None,
+    planner: OnePlanner = "breadth_first",
+    seconds: Seconds = Setting.seconds,
+    strip: StripPath = None,
     overwrite: Overwrite = False,
     data: Data = None,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Plan from an image to an image, solve a task, or judge a run by the tasks of its benchmark.
+    """Find actions that lead from one image to another, or prove that the model knows none.
 
-    A search ends in one of three ways: solved, exhausted (the model holds no plan), or out of budget, with the best way
-    known. With --out, planners that were tried before with the same run and options are not tried again.
+    A search ends in one of three ways. Solved: the actions lead to the goal in the model. Exhausted: no actions do.
+    Out of budget: time was up, and the actions lead to the state that looks nearest to the goal.
+
+    The first call prepares the run: it learns which actions are possible, which codes count as equal, and how to draw
+    codes, and stores this in RUN/planning. Later calls need neither the data nor any training. Without images the run
+    is only prepared, and with --overwrite it is prepared again.
     """
-    asked = [start is not None or goal is not None, level is not None, evaluate]
-    if sum(asked) != 1 or (start is None) != (goal is None):
-        raise InputError("ask for one thing: --start IMG --goal IMG, or --level N, or --evaluate")
-    names = planner or (known_entries() if evaluate else ["breadth_first"])
-    for name in names:
-        if name not in (known_entries() if evaluate else PLANNERS):
-            raise unknown("planner", name, known_entries() if evaluate else PLANNERS)
-    if heuristic not in HEURISTICS:
-        raise unknown("heuristic", heuristic, HEURISTICS)
-    if goal_by not in ("image", "probe"):
-        raise unknown("kind of goal", goal_by, ("image", "probe"))
-    if imagined not in ("decoder", "nearest"):
-        raise unknown("way to draw imagined codes", imagined, ("decoder", "nearest"))
-    if strip is not None and not strip.name:
-        raise InputError(f"--strip names a file to write, got {str(strip)!r}")
-    for path in strip_files(strip) if strip is not None else ():
-        check_output(path, overwrite=overwrite, inputs=[run, data, start, goal])
-    if results is not None:
-        check_output(results, overwrite=True, inputs=[run, data], written=True)
-        check_results(results)
-    simulated = next((name for name in names if name in PLANNERS), "breadth_first")
-    setting = Setting(
-        heuristic=heuristic,
-        goal=goal_by,
-        nodes=nodes,
-        seconds=seconds,
-        task_seconds=3 * seconds,
-        memory=memory * 2**20,
-        max_actions=max_actions,
-        simulated=simulated,
-        seed=seed,
-    )
-    info = read_info(run)
-    model = WorldModel.load(run, device=device)
-    images = [read_image(path, model.image_shape) for path in (start, goal) if path is not None]
-    splits = _data(data, info, model)
-    agent = _agent(run, model, splits, radius, seed)
-    if evaluate:
-        _evaluate(run, info, model, agent, splits, names, setting, trials, results, overwrite, as_json)
+    if (start is None) != (goal is None):
+        raise InputError("--start and --goal belong together: name both images, or none to prepare the run only")
+    search = find_planner(planner)
+    _check_strip(strip, overwrite, [run, data, start, goal])
+    if start is None or goal is None:
+        check_output(run / prepared.AGENT, overwrite=overwrite, written=True)
+        agent = _prepare(run, *open_model(run, device), data, seed)
+        if as_json:
+            print_json({"prepared": str(run / prepared.AGENT), "radius": agent.radius, **agent.about})
+        else:
+            say(f"{run / prepared.AGENT}: codes that differ in at most {agent.radius} bits count as one state")
         return
-    if level is None:
-        shown, figures = _plan_images(images, agent, names[0], setting)
-    else:
-        kinds = tasks_of(info.config.benchmark, seed=seed, trials=level + 1, digits=_digits(splits))
-        shown, figures = _solve(next(iter(kinds.values()))[level], agent, names[0], setting)
-    if strip is not None:
-        paint, words = painter_of(model, info.config, run, splits.train, imagined, seed)
-        written = save_strip(shown, paint(shown.codes), words, strip)
-        figures |= {"strip": [str(path) for path in written], "drawn_by": words}
-    if as_json:
-        print_json(figures)
-        return
-    say(shown.title)
-    say("actions: " + (" ".join(action_names(shown.actions, agent.n_actions)) or "none"))
-    if figures["reason"]:
-        say(f"the budget of {figures['reason']} ended: this is the best way known, not a plan to the goal")
-    say(f"{figures['generated']:,} states generated in {figures['seconds']:.2f} s")
-    if strip is not None:
-        say(f"strip: {', '.join(figures['strip'])}; imagined codes drawn by {figures['drawn_by']}")
-
-
-@app.command(
-    "train-heuristic",
-    epilog=example("dwmr train-heuristic runs/p", "dwmr train-heuristic runs/p --updates 20000 --walk 100"),
-)
-def train_heuristic(
-    run: Run,
-    updates: Annotated[int, typer.Option(help="Minibatches.", min=1)] = ValueTraining.updates,
-    batch: Annotated[int, typer.Option(help="Pairs of a state and a goal in each.", min=1)] = ValueTraining.batch,
-    walk: Annotated[int, typer.Option(help="Actions of an imagined walk.", min=1)] = ValueTraining.walk,
-    width: Annotated[int, typer.Option(help="Width of the network.", min=1)] = ValueTraining.width,
-    lr: Annotated[float, typer.Option(help="Learning rate.", min=0)] = ValueTraining.lr,
-    overwrite: Overwrite = False,
-    data: Data = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-    as_json: AsJson = False,
-) -> None:
-    """Learn a heuristic from imagined random walks; it is kept in the run folder, and plan uses it from then on."""
-    info = read_info(run)
-    check_output(run / HEURISTIC, overwrite=overwrite, written=True)
-    model = WorldModel.load(run, device=device)
-    splits = _data(data, info, model)
-    agent = agent_of(model, splits.train, splits.val, seed=seed)
-    setting = ValueTraining(updates=updates, batch=batch, walk=walk, width=width, lr=lr)
-    starts = agent.encode(splits.train.obs[:STARTS])
-    network, course = train_value(agent.dynamics, starts, agent.bits, setting, radius=agent.radius, seed=seed)
-    path = save_value(run, network, course)
-    if as_json:
-        print_json({"heuristic": str(path), **course})
-        return
-    say(f"{path}: {updates:,} updates, loss {course['loss'][0]:.3f} at first, {course['loss'][-1]:.3f} at last")
-
-
-def _data(data: Path | None, info: RunInfo, model: WorldModel) -> Splits:
-    splits = load_data(data, info.config.benchmark)
-    have, need = (splits.train.image_shape, splits.train.n_actions), (model.image_shape, model.n_actions)
-    if have != need:
-        raise InputError(
-            f"the run takes images {need[0]} and {need[1]} actions, but the data has {have[0]} and {have[1]}"
-        )
-    return splits
-
-
-def _digits(splits: Splits) -> str:
-    """The handwriting of the data, for tasks in the same."""
-    source = str(splits.train.about.get("digits", "mnist"))
-    return source if source in ("mnist", "sklearn") else "mnist"
-
-
-def _agent(run: Path, model: WorldModel, splits: Splits, radius: int | None, seed: int) -> Agent:
-    agent = agent_of(model, splits.train, splits.val, value=load_value(run, model.device), seed=seed)
-    return agent if radius is None else dataclasses.replace(agent, radius=radius)
-
-
-def _plan_images(images: list[np.ndarray], agent: Agent, name: str, setting: Setting) -> tuple[Strip, dict[str, Any]]:
-    goal = agent.goal_of(images[1])
-    heuristic = agent.heuristic_for(goal, setting.heuristic)
-    found = find_planner(name)(agent.dynamics, agent.encode(images[0][None]), goal, heuristic, setting.budget)
-    real: list[np.ndarray | None] = [images[0], *[None] * len(found.actions)]
+    info, model, agent = _open(run, data, seed, device)
+    first, last = (read_image(path, model.image_shape) for path in (start, goal))
+    target = agent.goal_of(last)
+    here, heuristic = agent.encode(first[None]), agent.heuristic_for(target)
+    found = search(agent.dynamics, here, target, heuristic, Budget(seconds=seconds))
+    real: list[np.ndarray | None] = [first, *[None] * len(found.actions)]
     if found.solved and found.actions:
-        real[-1] = images[1]
-    title = f"{name}: {found.outcome}, {len(found.actions)} actions"
-    return Strip(real, found.codes, found.actions, title), {
+        real[-1] = last
+    title = f"{planner}: {found.outcome}, {len(found.actions)} actions"
+    shown = Strip(real, found.codes, _names(info, found.actions), title)
+    figures = {
         "outcome": found.outcome,
         "reason": found.reason,
         "actions": found.actions,
@@ -220,93 +99,213 @@ def _plan_images(images: list[np.ndarray], agent: Agent, name: str, setting: Set
         "seconds": found.seconds,
         "radius": agent.radius,
     }
+    _report(run, model, shown, figures, strip, as_json)
 
 
-def _solve(task: Task, agent: Agent, name: str, setting: Setting) -> tuple[Strip, dict[str, Any]]:
-    """A task in its world: what was done, and what came of it."""
+@app.command(
+    "plan-level",
+    epilog=example("dwmr plan-level runs/ice", "dwmr plan-level runs/ice --level 3 --planner astar --strip acted.png"),
+)
+def plan_level(
+    run: Run,
+    level: Annotated[int, typer.Option(help="The number of the task among those of plan-tasks.", min=0)] = 0,
+    planner: OnePlanner = "breadth_first",
+    seconds: Seconds = Setting.seconds,
+    strip: StripPath = None,
+    overwrite: Overwrite = False,
+    data: Data = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Solve one task by acting in its world.
+
+    The agent follows its plan and plans again where the world does not do what was predicted. It says itself when it
+    believes that it reached the goal; the true state decides whether it did.
+    """
+    search = find_planner(planner)
+    _check_strip(strip, overwrite, [run, data])
+    info, model, agent = _open(run, data, seed, device)
+    known = find_world(info.config.benchmark).with_digits(_digits(agent))
+    task = known.task(known.task_numbers.start + level, seed=seed)
+    setting = Setting(seconds=seconds, task_seconds=3 * seconds, seed=seed)
     world, goal = TaskWorld(task), agent.goal_of(task.paint(task.goal))
-    heuristic = agent.heuristic_for(goal, setting.heuristic)
-    episode = act(
-        world,
-        agent,
-        goal,
-        find_planner(name),
-        heuristic,
-        setting.budget,
-        max_actions=setting.max_actions,
-        max_seconds=setting.task_seconds,
-        generator=rng(setting.seed, "acting", name),
-    )
-    title = f"{task.name}: {name} says {episode.said} after {len(episode.actions)} actions (optimal {task.optimal}); "
-    title += "the goal is reached" if world.solved else "the goal is not reached"
-    return Strip(list(episode.frames), torch.cat(episode.expected), episode.actions, title), {
+    generator = rng(seed, "acting", planner)
+    episode = act(world, agent, goal, search, agent.heuristic_for(goal), setting.limits, generator=generator)
+    title = f"{task.name}: {planner} ends with {episode.ending} after {len(episode.actions)} actions "
+    title += f"(optimal {task.optimal}); the goal is {'' if world.solved else 'not '}reached"
+    shown = Strip(episode.frames, torch.cat(episode.expected), _names(info, episode.actions), title)
+    figures = {
         "task": task.name,
-        "said": episode.said,
+        "ending": episode.ending,
         "solved": world.solved,
         "outcome": episode.plans[0].outcome if episode.plans else None,
         "reason": next((plan.reason for plan in episode.plans if plan.reason and not plan.solved), ""),
         "actions": episode.actions,
         "optimal": task.optimal,
         "replans": episode.replans,
-        "surprises": episode.surprises,
+        "random_actions": episode.random_actions,
         "generated": sum(plan.generated for plan in episode.plans),
-        "seconds": sum(plan.seconds for plan in episode.plans),
+        "seconds": episode.seconds,
         "radius": agent.radius,
     }
+    _report(run, model, shown, figures, strip, as_json)
 
 
-def _evaluate(
-    run: Path,
-    info: RunInfo,
-    model: WorldModel,
-    agent: Agent,
-    splits: Splits,
-    names: list[str],
-    setting: Setting,
-    trials: int | None,
-    results: Path | None,
-    overwrite: bool,
-    as_json: bool,
+@app.command(
+    "plan-tasks",
+    epilog=example(
+        "dwmr plan-tasks runs/ice",
+        "dwmr plan-tasks runs/ice --planner breadth_first --planner simulator --trials 20 --json",
+        "dwmr plan-tasks runs/ice --out experiments/results/planning.json",
+    ),
+)
+def plan_tasks(
+    run: Run,
+    planner: Annotated[list[str] | None, typer.Option(help=f"One or more of {', '.join(ENTRIES)}.")] = None,
+    seconds: Seconds = Setting.seconds,
+    trials: Annotated[int | None, typer.Option(help="Tasks of each kind; all by default.", min=1)] = None,
+    results: Annotated[Path | None, typer.Option("--out", help="Results file to add to.")] = None,
+    overwrite: Overwrite = False,
+    data: Data = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: AsJson = False,
 ) -> None:
+    """Measure how well a run plans: solve all tasks of its world by acting in them.
+
+    Every planner and control meets the same tasks. With --out, entries that were made with the same run and options
+    are not made again, and an evaluation that was stopped continues with the next task.
+    """
+    names = planner or list(ENTRIES)
+    for name in names:
+        if name not in ENTRIES:
+            raise unknown("planner", name, ENTRIES)
+    if results is not None:
+        check_output(results, overwrite=True, inputs=[run, data], written=True)
+    info, model, agent = _open(run, data, seed, device)
     benchmark = info.config.benchmark
-    digits = _digits(splits)
+    simulated = next((name for name in names if name in PLANNERS), Setting.simulated)
+    setting = Setting(seconds=seconds, task_seconds=3 * seconds, simulated=simulated, seed=seed)
     made_with = {
         "preset": info.config.name,
         "checkpoint": checkpoint_digest(run),
-        "setting": dataclasses.asdict(setting),
+        "setting": asdict(setting),
         "radius": agent.radius,
         "trials": trials,
-        "heuristic": setting.heuristic != "zero" and agent.value is not None,
+        "heuristic": agent.network is not None,
     }
-    if results is not None and not overwrite:
-        for name in names:
-            check_results(results, benchmark, name, made_with)
-    probe = _probe(model, splits, setting.seed) if setting.goal == "probe" else None
-    found: dict[str, dict[str, Any]] = {}
+    stored = None if results is None else Results(results, benchmark)
+    if stored is not None and not overwrite:
+        stored.check(names, made_with)
+    entries: dict[str, dict[str, Any]] = {}
     for name in names:
-        entry = stored_entry(results, benchmark, name, made_with) if results is not None else None
-        # Every planner meets the same images, whichever were tried before.
-        tasks = tasks_of(benchmark, seed=setting.seed, trials=trials, digits=digits)
-        if entry is None:
-            kept = KeptTrials(results, benchmark, name, made_with) if results is not None else None
-            entry = evaluate_planner(tasks, agent, name, setting, probe=probe, kept=kept)
+        entry = stored.entry(name) if stored is not None else None
+        tasks = tasks_of(benchmark, seed=seed, trials=trials, digits=_digits(agent))  # new: tasks draw as they are used
+        if entry is None or entry["made_with"] != made_with:
+            log = None if stored is None else stored.log(name, made_with)
+            entry = evaluate_planner(tasks, agent, name, setting, log=log)
             entry |= {"machine": describe_machine(model.device), "agent": agent.about, "made_with": made_with}
             entry |= {"set": changes(info.config), "distilled": info.distilled is not None}
-            if results is not None and kept is not None:
-                store_entry(results, benchmark, name, entry)
-                kept.drop()
-        found[name] = entry
+            if stored is not None:
+                stored.store(name, entry)
+        entries[name] = entry
     if as_json:
-        print_json({benchmark: found})
+        print_json({benchmark: entries})
         return
-    for table in tables.planning(found, list(tasks)):
+    for table in tables.planning(entries, list(tasks)):
         out.print(table)
     if results is not None:
         say(f"results: {results}")
 
 
-def _probe(model: WorldModel, splits: Splits, seed: int) -> Probe:
-    labels = splits.train.board_labels("--goal-by probe")
-    if labels is None:
-        raise InputError("--goal-by probe needs labels: the states of the training frames")
-    return fit_probe(model.encode(splits.train.obs), labels[0], labels[2], model.probe, seed)
+@app.command(
+    "train-heuristic",
+    epilog=example("dwmr train-heuristic runs/p", "dwmr train-heuristic runs/p --updates 2500 --batch 512"),
+)
+def train_heuristic(
+    run: Run,
+    updates: Annotated[int, typer.Option(help="Minibatches.", min=1)] = HeuristicTraining.updates,
+    batch: Annotated[int, typer.Option(help="Pairs of a start and a goal in each.", min=1)] = HeuristicTraining.batch,
+    overwrite: Overwrite = False,
+    data: Data = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Train a heuristic on imagined random walks.
+
+    It is stored in RUN/planning, and all planning commands use it from then on.
+    """
+    check_output(run / prepared.HEURISTIC, overwrite=overwrite, written=True)
+    info, model, agent = _open(run, data, seed, device, heuristic=False)
+    starts = agent.encode(_data(info, model, data).train.obs[:STARTS])
+    network, about = train(agent, starts, HeuristicTraining(updates=updates, batch=batch), seed=seed)
+    path = prepared.save_heuristic(run, network, about)
+    if as_json:
+        print_json({"heuristic": str(path), **about})
+        return
+    say(f"{path}: {updates:,} updates, loss {about['loss'][0]:.3f} at first, {about['loss'][-1]:.3f} at last")
+
+
+def _open(
+    run: Path, data: Path | None, seed: int, device: str, *, heuristic: bool = True
+) -> tuple[RunInfo, WorldModel, Agent]:
+    """A run, its model, and its agent as stored in the run folder. The first time the agent is learned from data."""
+    info, model = open_model(run, device)
+    agent = prepared.load_agent(run, model) or _prepare(run, info, model, data, seed)
+    return info, model, replace(agent, network=prepared.load_heuristic(run, model)) if heuristic else agent
+
+
+def _prepare(run: Path, info: RunInfo, model: WorldModel, data: Path | None, seed: int) -> Agent:
+    """Learn what planning needs from data, and store it in the run folder."""
+    if data is None and info.config.benchmark not in WORLDS:
+        raise InputError(f"{run} is not prepared for planning; prepare it once with: dwmr plan {run} --data DATA")
+    return prepared.prepare_run(run, model, info.config.decoder, _data(info, model, data), seed=seed)
+
+
+def _data(info: RunInfo, model: WorldModel, data: Path | None) -> Splits:
+    splits = load_data(data, info.config.benchmark)
+    got, expected = (splits.train.image_shape, splits.train.n_actions), (model.image_shape, model.n_actions)
+    if got != expected:
+        raise InputError(
+            f"the run takes images {expected[0]} and {expected[1]} actions, but the data has {got[0]} and {got[1]}"
+        )
+    return splits
+
+
+def _digits(agent: Agent) -> str:
+    """The source of the handwriting in the data, for tasks in the same hand."""
+    return str(agent.about.get("digits", "mnist"))
+
+
+def _names(info: RunInfo, actions: list[int]) -> list[str]:
+    names = action_names(info.config.benchmark, info.n_actions)
+    return [names[action] for action in actions]
+
+
+def _check_strip(strip: Path | None, overwrite: bool, inputs: list[Path | None]) -> None:
+    if strip is not None and not strip.name:
+        raise InputError(f"--strip names a file to write, got {str(strip)!r}")
+    for path in strip_files(strip) if strip is not None else ():
+        check_output(path, overwrite=overwrite, inputs=inputs)
+
+
+def _report(
+    run: Path, model: WorldModel, shown: Strip, figures: dict[str, Any], strip: Path | None, as_json: bool
+) -> None:
+    """Draw and print a plan."""
+    if strip is not None:
+        painter = prepared.load_painter(run, model)
+        save_strip(shown, painter, strip)
+        figures |= {"strip": [str(path) for path in strip_files(strip)], "drawn_by": painter.source}
+    if as_json:
+        print_json(figures)
+        return
+    say(shown.title)
+    say("actions: " + (" ".join(shown.actions) or "none"))
+    if figures["reason"]:
+        say(f"the budget of {figures['reason']} ended: this is the best way known, not a plan to the goal")
+    say(f"{figures['generated']:,} states generated in {figures['seconds']:.2f} s")
+    if strip is not None:
+        say(f"strip: {', '.join(figures['strip'])}; imagined codes drawn by {figures['drawn_by']}")

@@ -1,11 +1,11 @@
-"""Planning with a world model: from an image of now and an image of the goal to actions.
+"""Planning with a world model: from an image of the start and an image of the goal to actions.
 
-A planner is given a `Dynamics` and a goal test, and answers with a `Plan`: solved, exhausted, or out of budget.
+A planner takes a `Dynamics` and a goal test, and returns a `Plan`: solved, exhausted, or out of budget.
 """
 
 from dwmr.planning.acting import Episode, World, act
-from dwmr.planning.agent import Agent, agent_of, prepare_agent
-from dwmr.planning.goals import BoardGoal, CodeGoal, board_goal, choose_radius
+from dwmr.planning.agent import Agent, prepare_agent
+from dwmr.planning.goals import CodeGoal, choose_radius
 from dwmr.planning.packing import pack, unpack
 from dwmr.planning.problem import EXHAUSTED, OUT_OF_BUDGET, SOLVED, Budget, Dynamics, Goal, Heuristic, Plan
 from dwmr.planning.search import PLANNERS, find_planner
@@ -16,7 +16,6 @@ __all__ = [
     "PLANNERS",
     "SOLVED",
     "Agent",
-    "BoardGoal",
     "Budget",
     "CodeGoal",
     "Dynamics",
@@ -26,8 +25,6 @@ __all__ = [
     "Plan",
     "World",
     "act",
-    "agent_of",
-    "board_goal",
     "choose_radius",
     "find_planner",
     "pack",

@@ -1,4 +1,4 @@
-"""Acting on plans: do what was planned, look, and plan anew where the world does not do as predicted."""
+"""Acting on plans: follow a plan, observe, and plan again where the world does not do what was predicted."""
 
 from __future__ import annotations
 
@@ -20,37 +20,54 @@ from dwmr.planning.search import Planner
 from dwmr.seeding import below
 
 DONE, NO_PLAN, NO_ACTIONS, NO_TIME = "done", "no plan", "out of actions", "out of time"
-VISITS = 3  # to enter a state more often without having learned anything means going in circles
-SURPRISES = 20  # actions tried where the model knows no way on
+MAX_VISITS = 3  # more visits to a code without having learned anything mean going in circles
+MAX_GUESSES = 20  # actions tried where no plan is known
+
+Key = tuple[int, ...]
 
 
 class World(Protocol):
     def look(self) -> np.ndarray:
-        """What is seen now, uint8 (C, H, W)."""
+        """The current image, uint8 (C, H, W)."""
 
     def act(self, action: int) -> None: ...
 
 
+@dataclass(frozen=True)
+class Limits:
+    """When acting ends at the latest: the budget of each search, actions, and seconds of all searches together."""
+
+    budget: Budget = Budget()
+    actions: int = 100
+    seconds: float = math.inf
+
+
 @dataclass
 class Episode:
-    """What came of acting.
+    """What was done, and why it ended.
 
-    said         `DONE`: the agent takes the goal for reached; `NO_PLAN`: it knows no way on; `NO_ACTIONS`, `NO_TIME`
-    actions      what was done
-    plans        every answer of the planner, in order
-    replans      plans made because the world was not as predicted
-    surprises    random actions, those not tried yet first, where no plan was known or the agent went in circles
-    expected     T + 1 codes (1, W): as encoded at first, then as predicted before each action
-    frames       what was seen, (T + 1) images
+    ending           `DONE`: the agent believes that it reached the goal; `NO_PLAN`: it knows no way to the goal;
+                     `NO_ACTIONS`, `NO_TIME`: a limit was reached
+    actions          the T actions taken
+    plans            every answer of the planner, in order
+    replans          plans made because the world was not as predicted
+    random_actions   random actions, untried ones first, where no plan was known or the agent went in circles
+    expected         T + 1 codes (1, W): the encoded start, then what was predicted for each action
+    frames           T + 1 images
     """
 
-    said: str = NO_ACTIONS
+    ending: str = NO_ACTIONS
     actions: list[int] = field(default_factory=list)
     plans: list[Plan] = field(default_factory=list)
     replans: int = 0
-    surprises: int = 0
+    random_actions: int = 0
     expected: list[Tensor] = field(default_factory=list)
     frames: list[np.ndarray] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """Of all searches."""
+        return sum(plan.seconds for plan in self.plans)
 
 
 def act(
@@ -59,48 +76,46 @@ def act(
     goal: Goal,
     planner: Planner,
     heuristic: Heuristic,
-    budget: Budget,
+    limits: Limits = Limits(),
     *,
-    max_actions: int = 100,
-    max_seconds: float = math.inf,
     generator: np.random.Generator,
 ) -> Episode:
-    """Plan and act until the agent takes the goal for reached, knows no way on, has done ``max_actions``, or has
-    searched for ``max_seconds``.
+    """Plan and act until the agent believes that it reached the goal, knows no way to it, or reaches a limit.
 
-    What is seen counts as what was predicted if the codes differ in at most `Agent.radius` bits, and then the agent
-    goes on from the predicted code. Otherwise it remembers what the action led to, and plans anew from what it sees.
+    An observation confirms a prediction if their codes differ in at most `Agent.radius` bits. The agent then goes on
+    from the predicted code. Otherwise it remembers where the action led, and plans again from what it observes.
     """
     dynamics = CorrectedDynamics(agent.dynamics)
     episode = Episode()
     episode.frames.append(world.look())
     here = agent.encode(episode.frames[0][None])
     episode.expected.append(here)
-    visits: Counter[tuple[int, ...]] = Counter([_key(here)])
+    visits = Counter([_key(here)])
     ahead: list[tuple[int, Tensor]] = []
-    tried: set[tuple[tuple[int, ...], int]] = set()
-    lost = SURPRISES
+    tried: set[tuple[Key, int]] = set()
+    guesses_left = MAX_GUESSES
     while True:
         if bool(goal(here)[0]):
-            episode.said = DONE
+            episode.ending = DONE
             return episode
-        if len(episode.actions) >= max_actions:
+        if len(episode.actions) >= limits.actions:
             return episode
         if not ahead:
-            left = max_seconds - sum(plan.seconds for plan in episode.plans)
+            left = limits.seconds - episode.seconds
             if left <= 0:
-                episode.said = NO_TIME
+                episode.ending = NO_TIME
                 return episode
-            plan = planner(dynamics, here, goal, heuristic, replace(budget, seconds=min(left, budget.seconds)))
+            budget = replace(limits.budget, seconds=min(left, limits.budget.seconds))
+            plan = planner(dynamics, here, goal, heuristic, budget)
             episode.plans.append(plan)
-            ahead = [(action, plan.codes[place + 1 : place + 2]) for place, action in enumerate(plan.actions)]
-        circling = visits[_key(here)] > VISITS
+            ahead = [(action, plan.codes[step + 1 : step + 2]) for step, action in enumerate(plan.actions)]
+        circling = visits[_key(here)] > MAX_VISITS
         if circling or not ahead:
-            if not ahead and lost == 0:
-                episode.said = NO_PLAN
+            if not ahead and guesses_left == 0:
+                episode.ending = NO_PLAN
                 return episode
-            lost -= not ahead
-            episode.surprises += 1
+            guesses_left -= not ahead
+            episode.random_actions += 1
             ahead = [_random_step(dynamics, here, generator, tried)]
         action, expected = ahead.pop(0)
         tried.add((_key(here), action))
@@ -108,12 +123,12 @@ def act(
         episode.actions.append(action)
         episode.frames.append(world.look())
         episode.expected.append(expected)
-        seen = agent.encode(episode.frames[-1][None])
-        if int(hamming(seen, expected)[0]) <= agent.radius:
+        observed = agent.encode(episode.frames[-1][None])
+        if int(hamming(observed, expected)[0]) <= agent.radius:
             here = expected
         else:
-            dynamics.correct(here, action, seen)
-            here, ahead = seen, []
+            dynamics.correct(here, action, observed)
+            here, ahead = observed, []
             episode.replans += 1
             visits.clear()
         visits[_key(here)] += 1
@@ -148,12 +163,9 @@ def _one_step(start: Tensor, children: Tensor, action: int, possible: Tensor | N
 
 
 def _random_step(
-    dynamics: Dynamics,
-    words: Tensor,
-    generator: np.random.Generator,
-    tried: Collection[tuple[tuple[int, ...], int]] = (),
+    dynamics: Dynamics, words: Tensor, generator: np.random.Generator, tried: Collection[tuple[Key, int]] = ()
 ) -> tuple[int, Tensor]:
-    """A possible action, if there is one, not tried here yet, if there is one; and where it is predicted to lead."""
+    """An action and the code it is predicted to lead to: a possible one if any is, an untried one if any is left."""
     children, possible = dynamics.successors(words)
     choices = np.arange(dynamics.n_actions)
     if possible is not None and bool(possible.any()):
@@ -164,5 +176,5 @@ def _random_step(
     return action, children[0, action : action + 1]
 
 
-def _key(words: Tensor) -> tuple[int, ...]:
+def _key(words: Tensor) -> Key:
     return tuple(words[0].tolist())

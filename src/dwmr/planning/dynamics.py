@@ -13,6 +13,7 @@ from torch import Tensor
 
 from dwmr.models.world_model import WorldModel
 from dwmr.ops.precision import full_float32
+from dwmr.planning.applicability import Applicability
 from dwmr.planning.packing import pack, unpack
 from dwmr.planning.problem import Dynamics
 
@@ -64,6 +65,11 @@ class LimitedDynamics:
         children, known = self._dynamics.successors(words)
         possible = self._possible(unpack(words, self._bits))
         return children, possible if known is None else possible & known
+
+
+def limited(dynamics: Dynamics, possible: Applicability, bits: int) -> Dynamics:
+    """The dynamics without impossible actions; as they are, if all actions are possible."""
+    return dynamics if possible.everything else LimitedDynamics(dynamics, possible, bits)
 
 
 class CorrectedDynamics:

@@ -1,7 +1,7 @@
-"""Planners: breadth first, best first in its variants, and beam search, each over whole batches of states.
+"""Planners: breadth-first and best-first search over whole batches of states.
 
-A planner sees a `Dynamics`, a `Goal` and perhaps a `Heuristic`. Every state is generated with its duplicates removed
-exactly, on the device of the start code.
+A planner takes a `Dynamics`, a start code, a `Goal` and perhaps a `Heuristic`, and works on the device of the start
+code. Duplicates are removed exactly.
 """
 
 from __future__ import annotations
@@ -31,14 +31,13 @@ from dwmr.planning.problem import (
 )
 from dwmr.planning.queue import BucketQueue
 
-STEPS_OF_F = 8  # priorities are kept to an eighth of an action
+PRIORITIES_PER_ACTION = 8  # priorities are rounded down to an eighth of an action
 
 Planner = Callable[..., Plan]
 
 
 def _on_one_thread(planner: Planner) -> Planner:
-    """On a CPU the many small steps of a search lose more by threads that wait for each other than they win, and far
-    more where the cores are shared."""
+    """Search on one CPU thread: the many small steps of a search lose more to waiting threads than they gain."""
 
     @functools.wraps(planner)
     def search(dynamics: Dynamics, start: Tensor, *rest: Any, **more: Any) -> Plan:
@@ -56,7 +55,7 @@ def _on_one_thread(planner: Planner) -> Planner:
 
 @dataclass(frozen=True)
 class _Search:
-    """One search: what it is given, and the states it has met."""
+    """One search: its inputs, and the states found so far."""
 
     dynamics: Dynamics
     goal: Goal
@@ -71,7 +70,7 @@ class _Search:
         return _Search(dynamics, goal, heuristic, Nodes(start), Meter(budget, start.shape[1]))
 
     def expand(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Codes (M, W) that one possible action leads to, the states (M,) they come from, and the actions (M,)."""
+        """Codes (M, W) that possible actions lead to, the states (M,) they come from, and the actions (M,)."""
         children, possible = self.dynamics.successors(self.nodes.words[states])
         actions = torch.arange(self.dynamics.n_actions, device=states.device).expand(len(states), -1)
         parents = states.unsqueeze(1).expand_as(actions)
@@ -107,11 +106,11 @@ class _Search:
         )
 
     def guess(self, new: slice) -> None:
-        """Note what the heuristic says of new states."""
+        """Store the heuristic of new states."""
         self.nodes.guess[new] = self.heuristic(self.nodes.words[new]).float()
 
     def out_of_budget(self, reason: str) -> Plan:
-        """With the way to the state that looks nearest to the goal, and of several to the one of fewest actions."""
+        """The way to the state that looks nearest to the goal; of several, the one with the fewest actions."""
         values = self.nodes.guess.double() + self.nodes.cost.double() * 1e-6
         return self.answer(OUT_OF_BUDGET, int(torch.argmin(values)), reason)
 
@@ -126,9 +125,10 @@ def breadth_first(
     *,
     batch: int = 1 << 16,
 ) -> Plan:
-    """Layer by layer, which is uniform cost search where every action costs one: the plan is a shortest one.
+    """Search layer by layer. Every action costs one, so the plan is a shortest one.
 
-    The heuristic only says what is nearest to the goal when the budget ends."""
+    The heuristic is only used to choose the state nearest to the goal when the budget ends.
+    """
     search = _Search.begin(dynamics, start, goal, heuristic, budget)
     if search.found(start) is not None:
         return search.answer(SOLVED, 0, optimal=True)
@@ -154,6 +154,18 @@ def breadth_first(
     return search.answer(EXHAUSTED, 0)
 
 
+@dataclass(frozen=True)
+class Order:
+    """Which states best-first search expands first: those with the lowest ``cost`` · cost + ``guess`` · heuristic.
+
+    ties_only   states expanded together are equally good; otherwise a batch is filled up with the next best
+    """
+
+    cost: float = 1.0
+    guess: float = 1.0
+    ties_only: bool = True
+
+
 @_on_one_thread
 def best_first(
     dynamics: Dynamics,
@@ -163,44 +175,38 @@ def best_first(
     budget: Budget = Budget(),
     *,
     batch: int = 256,
-    cost_weight: float = 1.0,
-    guess_weight: float = 1.0,
-    ties_only: bool = True,
-    first_goal: bool = False,
+    order: Order = Order(),
 ) -> Plan:
-    """Expand what has the least ``cost_weight`` · cost + ``guess_weight`` · guess, ``batch`` states at a time.
+    """Expand the best states by ``order``, ``batch`` at a time.
 
-    It ends when nothing that is left open looks better than the best goal found: with both weights 1 and a
-    heuristic that never overestimates, as A* does, with a shortest plan; with a larger weight of the guesses, at most
-    so many times longer. A state that is reached again by fewer actions is opened again.
-
-    ties_only   states expanded together are equally good; otherwise the batch is filled up with the next best
-    first_goal  end with the first goal generated
+    The search ends when no open state looks better than the best goal found. With both weights 1 and a heuristic that
+    never overestimates, as in A*, the plan is a shortest one; with a larger weight of the heuristic it is at most that
+    many times longer. Where costs do not count, the first goal generated ends the search. A state that is reached
+    again with fewer actions is opened again.
     """
     search = _Search.begin(dynamics, start, goal, heuristic, budget)
     nodes = search.nodes
-
     queue = BucketQueue(start.device)
 
     def push(states: Tensor) -> None:
-        value = cost_weight * nodes.cost[states] + guess_weight * nodes.guess[states]
-        queue.push(states, torch.floor(STEPS_OF_F * value).long(), nodes.count)
+        value = order.cost * nodes.cost[states] + order.guess * nodes.guess[states]
+        queue.push(states, torch.floor(PRIORITIES_PER_ACTION * value).long(), nodes.count)
 
     search.guess(slice(0, 1))
     push(torch.zeros(1, dtype=torch.int64, device=start.device))
     goals = torch.nonzero(goal(start)).squeeze(1)
-    proven = guess_weight <= cost_weight and not first_goal
+    proven = order.guess <= order.cost
     while (lowest := queue.lowest()) is not None:
         if len(goals):
             best = goals[nodes.cost[goals].argmin()]
-            if first_goal or STEPS_OF_F * cost_weight * int(nodes.cost[best]) <= lowest:
+            if not order.cost or PRIORITIES_PER_ACTION * order.cost * int(nodes.cost[best]) <= lowest:
                 return search.answer(SOLVED, int(best), optimal=proven)
         size = min(batch, max(1, search.meter.affordable(dynamics.n_actions)))
         if reason := search.ended(size):
             if len(goals):
                 return search.answer(SOLVED, int(goals[nodes.cost[goals].argmin()]), reason)
             return search.out_of_budget(reason)
-        states = queue.pop(size, ties_only)
+        states = queue.pop(size, order.ties_only)
         if not len(states):
             continue
         codes, parents, actions = search.expand(states)
@@ -210,61 +216,20 @@ def best_first(
         if len(new):
             search.guess(slice(begin, nodes.count))
             goals = torch.cat([goals, begin + torch.nonzero(goal(nodes.words[begin:])).squeeze(1)])
-        push(changed if cost_weight else changed[changed >= begin])
+        push(changed if order.cost else changed[changed >= begin])
     if len(goals):
-        return search.answer(SOLVED, int(goals[nodes.cost[goals].argmin()]), optimal=not first_goal)
+        return search.answer(SOLVED, int(goals[nodes.cost[goals].argmin()]), optimal=order.cost > 0)
     return search.answer(EXHAUSTED, 0)
-
-
-@_on_one_thread
-def beam(
-    dynamics: Dynamics,
-    start: Tensor,
-    goal: Goal,
-    heuristic: Heuristic = no_heuristic,
-    budget: Budget = Budget(),
-    *,
-    width: int = 1000,
-) -> Plan:
-    """Layer by layer, and of each layer only the ``width`` states that look nearest to the goal go on.
-
-    As long as no state was dropped, running dry proves that there is no plan; afterwards it does not."""
-    search = _Search.begin(dynamics, start, goal, heuristic, budget)
-    if search.found(start) is not None:
-        return search.answer(SOLVED, 0, optimal=True)
-    nodes, cost, dropped = search.nodes, 0, False
-    search.guess(slice(0, 1))
-    layer = torch.zeros(1, dtype=torch.int64, device=start.device)
-    while len(layer):
-        if reason := search.ended(len(layer)):
-            return search.out_of_budget(reason)
-        size = search.meter.affordable(dynamics.n_actions)
-        dropped, layer, cost = dropped or size < len(layer), layer[:size], cost + 1
-        codes, parents, actions = search.expand(layer)
-        begin = nodes.count
-        _, new = nodes.insert(codes)
-        nodes.reach(slice(begin, nodes.count), parents[new], actions[new], cost)
-        reached = search.found(nodes.words[begin:], begin)
-        if reached is not None:
-            return search.answer(SOLVED, reached, optimal=not dropped)
-        layer = torch.arange(begin, nodes.count, device=start.device)
-        if len(layer):
-            search.guess(slice(begin, nodes.count))
-        if len(layer) > width:
-            dropped = True
-            layer = layer[torch.sort(nodes.guess[begin:], stable=True).indices[:width]]
-    return search.out_of_budget("width") if dropped else search.answer(EXHAUSTED, 0)
 
 
 PLANNERS: dict[str, Planner] = {
     "breadth_first": breadth_first,
     "astar": best_first,
-    "weighted_astar": partial(best_first, guess_weight=2.0),
-    "greedy": partial(best_first, cost_weight=0.0, first_goal=True),
-    "batch_astar": partial(best_first, batch=10_000, cost_weight=0.6, ties_only=False),
-    "beam": beam,
+    "weighted_astar": partial(best_first, order=Order(guess=2.0)),
+    "greedy": partial(best_first, order=Order(cost=0.0)),
+    "batch_astar": partial(best_first, batch=10_000, order=Order(cost=0.6, ties_only=False)),
 }
-"""By name; called as ``planner(dynamics, start, goal, heuristic, budget)``."""
+"""Planners by name, called as ``planner(dynamics, start, goal, heuristic, budget)``."""
 
 
 def find_planner(name: str) -> Planner:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError
-from dwmr.files import atomic_write_bytes
+from dwmr.files import PNG_MARK, atomic_write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,7 +70,7 @@ def image_axes(rows: int, columns: int, width: float, height: float) -> tuple[Fi
 def figure_png(figure: Figure, dpi: int = 110) -> bytes:
     """A figure as a PNG file; the same figure gives the same bytes."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
+    figure.savefig(buffer, format="png", dpi=dpi, metadata=PNG_MARK)
     return buffer.getvalue()
 
 

@@ -1,7 +1,6 @@
-"""Codes laid out on a grid of cells: a cell's bits as one symbol, and what can be said about a cell and its board.
+"""Codes laid out on a grid of cells: a cell's bits as one symbol, and conditions on a cell and its board.
 
-What can be said (`Atom`) is the same for every cell and relative to it, so rules made of atoms are shared by all
-cells and by boards of any content.
+A condition (`Atom`) is relative to a cell, so rules made of atoms are shared by all cells and boards.
 """
 
 from __future__ import annotations
@@ -14,11 +13,12 @@ import numpy as np
 
 from dwmr.errors import InputError
 from dwmr.models.world_model import WorldModel
+from dwmr.symbolic.saliency import Box, edges
 
 DIRECTIONS = {"up": (-1, 0), "right": (0, 1), "left": (0, -1), "down": (1, 0)}
-MOST_SYMBOLS = 16
-ALL_SETS, PAIRS = 5, 8  # with more symbols than these, only pairs of symbols are looked for, and only single ones
-COMMON = 1e-3  # share of the cells that a pattern of bits must have to be a symbol
+MAX_SYMBOLS = 16
+ALL_SETS, PAIRS = 5, 8  # with more symbols than these, atoms name at most two symbols, or one
+MIN_SHARE = 1e-3  # of all cells must show a pattern of bits for it to be a symbol
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,17 @@ class Layout:
         return self.depth * self.rows * self.cols
 
     def place(self, bit: int) -> tuple[int, int, int]:
-        """Which of its cell's bits a bit is, and the cell's row and column."""
+        """The number of a bit within its cell, and the cell's row and column."""
         return bit // (self.rows * self.cols), bit // self.cols % self.rows, bit % self.cols
 
+    def box(self, bit: int, height: int, width: int) -> Box:
+        """The pixels of the cell that a bit belongs to."""
+        _, row, col = self.place(bit)
+        rows, cols = edges(height, self.rows), edges(width, self.cols)
+        return int(rows[row]), int(rows[row + 1]), int(cols[col]), int(cols[col + 1])
+
     def patterns(self, codes: np.ndarray) -> np.ndarray:
-        """bool (N, K) as integers (N, rows, cols), the first bit of a cell counting most."""
+        """bool (N, K) as integers (N, rows, cols); the first bit of a cell counts most."""
         grid = codes.reshape(-1, self.depth, self.rows, self.cols).astype(np.int64)
         return (grid << np.arange(self.depth - 1, -1, -1)[:, None, None]).sum(1)
 
@@ -56,8 +62,10 @@ def layout_of(model: WorldModel) -> Layout | None:
 
 @dataclass(frozen=True)
 class Symbols:
-    """The patterns of bits that cells commonly show. A cell's symbol is a number; the last but one stands for any other
-    pattern, the last for what lies beyond the edge."""
+    """The patterns of bits that cells commonly show.
+
+    A cell's symbol is a number. Two more numbers stand for any other pattern, and for what lies beyond the edge.
+    """
 
     layout: Layout
     patterns: tuple[int, ...]
@@ -67,10 +75,10 @@ class Symbols:
         """The common patterns of codes bool (N, K), the most frequent first."""
         values, counts = np.unique(layout.patterns(codes), return_counts=True)
         order = np.argsort(-counts, kind="stable")
-        common = [int(values[index]) for index in order if counts[index] >= COMMON * counts.sum()]
-        if len(common) > MOST_SYMBOLS:
+        common = [int(values[index]) for index in order if counts[index] >= MIN_SHARE * counts.sum()]
+        if len(common) > MAX_SYMBOLS:
             raise InputError(
-                f"the cells show {len(common)} patterns of bits, more than the {MOST_SYMBOLS} that shared rules can use"
+                f"the cells show {len(common)} patterns of bits, more than the {MAX_SYMBOLS} that shared rules can use"
             )
         return Symbols(layout, tuple(common))
 
@@ -110,7 +118,7 @@ class Symbols:
 
 @dataclass(frozen=True, order=True)
 class Atom:
-    """Something that is true of a cell or not. ``shows`` are symbols, of which one may be the edge.
+    """A condition on a cell. ``shows`` are symbols, of which one may be the edge.
 
     at        the cell ``distance`` steps in ``direction`` is one of ``shows``
     nearest   the nearest cell in ``direction`` that is one of ``among`` is one of ``shows``; the edge: there is none
@@ -140,7 +148,7 @@ class Atom:
 
 
 def all_atoms(symbols: Symbols) -> list[Atom]:
-    """Everything that can be said, from simple to involved."""
+    """All conditions, simple ones first."""
     shown = range(symbols.count)
     with_edge = (*shown, symbols.edge)
     atoms = [Atom("anywhere", (symbol,)) for symbol in shown]
@@ -164,13 +172,13 @@ def evaluate(atoms: list[Atom], grids: np.ndarray, symbols: Symbols) -> np.ndarr
             continue
         key = (atom.direction, atom.distance, atom.among)
         if key not in seen:
-            seen[key] = _looking(grids, symbols.edge, *key)
+            seen[key] = _seen_from(grids, symbols.edge, *key)
         found[..., index] = np.isin(seen[key], atom.shows)
     return found
 
 
-def _looking(grids: np.ndarray, edge: int, direction: str, distance: int, among: tuple[int, ...]) -> np.ndarray:
-    """What each cell sees: the symbol at a distance, or the nearest one of a set."""
+def _seen_from(grids: np.ndarray, edge: int, direction: str, distance: int, among: tuple[int, ...]) -> np.ndarray:
+    """The symbol seen from each cell: at a distance, or the nearest one of a set."""
     if distance:
         return _shifted(grids, edge, direction, distance)
     stops = np.isin(grids, among)
@@ -181,7 +189,7 @@ def _looking(grids: np.ndarray, edge: int, direction: str, distance: int, among:
 
 
 def _shifted(grids: np.ndarray, edge: int, direction: str, distance: int) -> np.ndarray:
-    """What lies ``distance`` cells away from each cell."""
+    """The symbol ``distance`` cells away from each cell."""
     down, right = (distance * step for step in DIRECTIONS[direction])
     rows, cols = grids.shape[1:]
     padded = np.full((len(grids), rows + 2 * distance, cols + 2 * distance), edge, grids.dtype)
@@ -190,6 +198,6 @@ def _shifted(grids: np.ndarray, edge: int, direction: str, distance: int) -> np.
 
 
 def _sets(symbols: Sequence[int], most: int) -> list[tuple[int, ...]]:
-    """Sets of symbols worth looking for, small ones first."""
+    """The sets of symbols that atoms may name, small ones first."""
     largest = len(symbols) if len(symbols) <= ALL_SETS + 1 else 2 if len(symbols) <= PAIRS + 1 else 1
     return [among for size in range(1, min(most, largest) + 1) for among in combinations(symbols, size)]

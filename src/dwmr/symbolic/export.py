@@ -1,4 +1,4 @@
-"""A symbolic model of anyone's world model, and the folder it is exported to."""
+"""A symbolic model of any world model, and the folder it is exported to."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from dwmr.data.transitions import Transitions
 from dwmr.files import atomic_folder
 from dwmr.models.callables import Encode, Predict, as_bits
 from dwmr.symbolic import fast_downward, pddl
+from dwmr.symbolic.cell_pictures import bits_png, symbols_png
 from dwmr.symbolic.cells import Layout
-from dwmr.symbolic.code_samples import fidelity, met_codes
+from dwmr.symbolic.code_samples import fidelity, sample_codes
 from dwmr.symbolic.listing import BITS_PICTURE, SYMBOLS_PICTURE, listing
 from dwmr.symbolic.rules import BitRules, CellRules, fit
 from dwmr.symbolic.saliency import FRAMES, boxes, influence
@@ -33,7 +34,7 @@ log = logging.getLogger("dwmr")
 
 @dataclass(frozen=True)
 class SymbolicModel:
-    """Rules, how well they stand in for the predictor on held-out codes, and what the actions are called."""
+    """Rules, how closely they follow the predictor on held-out codes, and the names of the actions."""
 
     rules: CellRules | BitRules
     fidelity: dict[str, Any]
@@ -55,12 +56,16 @@ def learn_symbols(
     *,
     actions: Sequence[str],
     layout: Layout | None = None,
-    form: str = "auto",
 ) -> SymbolicModel:
-    """Rules fitted on the codes that the model meets in ``train``, judged on those that it meets in ``test``."""
-    rules = fit(met_codes(encode, predict, train), train.n_actions, layout, form)
-    judged = fidelity(rules, met_codes(encode, predict, test), encode, test)
-    return SymbolicModel(rules, {"form": _form(rules), "rules": rules.size, **judged}, actions)
+    """Fit rules to the codes that a model encounters in ``train``, and judge them on those in ``test``.
+
+    The rules are shared by the cells of the layout; without a layout, or if its cells show too many symbols, each bit
+    gets its own.
+    """
+    rules = fit(sample_codes(encode, predict, train), train.n_actions, layout)
+    judged = fidelity(rules, sample_codes(encode, predict, test), encode, test)
+    form = "cells" if isinstance(rules, CellRules) else "bits"
+    return SymbolicModel(rules, {"form": form, "rules": rules.size, **judged}, actions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +83,15 @@ class Task:
         task = find_world(name).task(number)
         return cls(f"level-{number}", task.paint(task.start), task.paint(task.goal), task)
 
+    def codes(self, encode: Encode) -> np.ndarray:
+        """The codes of start and goal, bool (2, K)."""
+        return as_bits(encode(np.stack([self.start, self.goal])))
+
 
 def solve(model: SymbolicModel, encode: Encode, predict: Predict, task: Task, seconds: float = 60) -> dict[str, Any]:
-    """What Fast Downward finds, whether the predictor agrees that it leads to the goal, and whether it does."""
-    codes = as_bits(encode(np.stack([task.start, task.goal])))
-    answer = fast_downward.solve(model.domain, model.problem(codes[0], codes[1], task.name), seconds=seconds)
+    """What Fast Downward finds, whether the predictor agrees, and whether the plan solves the task in its world."""
+    start, goal = task.codes(encode)
+    answer = fast_downward.solve(model.domain, model.problem(start, goal, task.name), seconds=seconds)
     found: dict[str, Any] = {"outcome": answer.outcome, "plan": None, "seconds": answer.seconds}
     if answer.plan is None:
         return found
@@ -91,7 +100,7 @@ def solve(model: SymbolicModel, encode: Encode, predict: Predict, task: Task, se
     for action in plan:
         code = predict(code, np.array([action]))
     found |= {"plan": list(answer.plan), "length": len(plan)}
-    found["predictor_agrees"] = bool((as_bits(code)[0] == codes[1]).all())
+    found["predictor_agrees"] = bool((as_bits(code)[0] == goal).all())
     if task.level is not None:
         found |= {"reached": task.level.solved_by(plan), "shortest": task.level.optimal}
     return found
@@ -105,41 +114,34 @@ def export_pddl(
     *,
     task: Task | None = None,
     solution: dict[str, Any] | None = None,
-    seed: int = 0,
     overwrite: bool = False,
+    seed: int = 0,
 ) -> list[str]:
-    """Write everything into a new folder, or with ``overwrite`` in place of one; the names of the files."""
+    """Write everything into a new folder, or with ``overwrite`` in place of an old one; the names of the files."""
     images = np.asarray(train.obs[:: -(-len(train) // PICTURED)])
-    height, width = train.image_shape[1:]
-    pictured = importlib.util.find_spec("matplotlib") is not None
-    if not pictured:
-        log.info("no picture beside the rules: it needs matplotlib; pip install 'dwmr[report]'")
+    size = train.image_shape[1:]
     rules = model.rules
     shares = influence(encode, images[:FRAMES], seed=seed) if isinstance(rules, BitRules) else None
-    pixels = None if shares is None else boxes(shares, height, width)
-    text = listing(rules, model.actions, train.image_shape, model.fidelity, pixels, pictured)
-    files: dict[str, str | bytes] = {
+    pixels = None if shares is None else boxes(shares, *size)
+    pictures: dict[str, bytes] = {}
+    if importlib.util.find_spec("matplotlib") is None:
+        log.info("no picture beside the rules: it needs matplotlib; pip install 'dwmr[report]'")
+    elif isinstance(rules, CellRules):
+        pictures[SYMBOLS_PICTURE] = symbols_png(rules.symbols, images, as_bits(encode(images)))
+    elif shares is not None and pixels is not None:
+        pictures[BITS_PICTURE] = bits_png(shares, pixels, *size)
+    texts = {
         DOMAIN: model.domain,
-        RULES: text,
+        RULES: listing(rules, model.actions, train.image_shape, model.fidelity, pixels, bool(pictures)),
         FIDELITY: json.dumps(model.fidelity, indent=2) + "\n",
     }
     if task is not None:
-        codes = as_bits(encode(np.stack([task.start, task.goal])))
-        files[PROBLEM] = model.problem(codes[0], codes[1], task.name)
+        start, goal = task.codes(encode)
+        texts[PROBLEM] = model.problem(start, goal, task.name)
     if solution is not None:
-        files[SOLUTION] = json.dumps(solution, indent=2) + "\n"
-    if pictured:
-        from dwmr.symbolic.cell_pictures import bits_png, symbols_png
-
-        if isinstance(rules, CellRules):
-            files[SYMBOLS_PICTURE] = symbols_png(rules.symbols, images, as_bits(encode(images)))
-        elif shares is not None and pixels is not None:
-            files[BITS_PICTURE] = bits_png(shares, pixels, height, width)
+        texts[SOLUTION] = json.dumps(solution, indent=2) + "\n"
+    files = pictures | {name: text.encode() for name, text in texts.items()}
     with atomic_folder(folder, overwrite=overwrite) as fresh:
         for name, content in files.items():
-            (fresh / name).write_bytes(content.encode() if isinstance(content, str) else content)
+            (fresh / name).write_bytes(content)
     return sorted(files)
-
-
-def _form(rules: CellRules | BitRules) -> str:
-    return "cells" if isinstance(rules, CellRules) else "bits"

@@ -1,4 +1,4 @@
-"""Fast Downward as a program of its own: it is looked for, run and read, never imported."""
+"""Fast Downward, run as a separate program; it is never imported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SOLVED, EXHAUSTED = {0, 1, 2, 3}, {10, 11, 12}  # exit codes; 10 and 11 are proo
 
 @dataclass(frozen=True)
 class Answer:
-    """``outcome`` is solved, exhausted (no plan in the rules) or out of budget; the plan names actions."""
+    """The outcome is solved, exhausted (the rules admit no plan) or out of budget. The plan names actions."""
 
     outcome: str
     plan: tuple[str, ...] | None
@@ -31,7 +31,7 @@ class Answer:
 
 
 def find() -> list[str]:
-    """The command of Fast Downward: what ``$DWMR_FAST_DOWNWARD`` names, one on the path, or the wheel's.
+    """The command of Fast Downward: from ``$DWMR_FAST_DOWNWARD``, from the path, or from the wheel.
 
     Raises:
         InputError: there is none.
@@ -40,9 +40,8 @@ def find() -> list[str]:
         if not Path(own).is_file():
             raise InputError(f"${VARIABLE} names {own}, which is no file")
         return [sys.executable, own] if own.endswith(".py") else [own]
-    for name in ("fast-downward", "fast-downward.py"):
-        if found := shutil.which(name):
-            return [found]
+    if found := shutil.which("fast-downward") or shutil.which("fast-downward.py"):
+        return [found]
     spec = importlib.util.find_spec("up_fast_downward")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         script = Path(folder) / "downward" / "fast-downward.py"
@@ -52,30 +51,30 @@ def find() -> list[str]:
 
 
 def solve(domain: str, problem: str, *, search: str = OPTIMAL, seconds: float = 60) -> Answer:
-    """Run it on a domain and a problem.
+    """Run Fast Downward on a domain and a problem.
 
     Raises:
         InputError: it is missing, or it refuses the files.
     """
-    command = find()
+    command = [*find(), "--plan-file", "plan", "domain.pddl", "problem.pddl", "--search", search]
     began = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="dwmr-") as folder:
-        (Path(folder) / "domain.pddl").write_text(domain, encoding="utf-8")
-        (Path(folder) / "problem.pddl").write_text(problem, encoding="utf-8")
-        arguments = ["--plan-file", "plan", "domain.pddl", "problem.pddl", "--search", search]
-        status, said = _run([*command, *arguments], folder, seconds)
+    with tempfile.TemporaryDirectory(prefix="dwmr-") as name:
+        folder = Path(name)
+        (folder / "domain.pddl").write_text(domain, encoding="utf-8")
+        (folder / "problem.pddl").write_text(problem, encoding="utf-8")
+        status, message = _run(command, folder, seconds)
         took = time.perf_counter() - began
         if status in SOLVED:
-            return Answer("solved", read_plan((Path(folder) / "plan").read_text(encoding="utf-8")), took)
+            return Answer("solved", read_plan((folder / "plan").read_text(encoding="utf-8")), took)
     if status in EXHAUSTED:
         return Answer("exhausted", None, took)
     if status is None or 20 <= status < 30:
         return Answer("out of budget", None, took)
-    raise InputError(f"Fast Downward ended with status {status}: {said}")
+    raise InputError(f"Fast Downward ended with status {status}: {message}")
 
 
-def _run(command: list[str], folder: str, seconds: float) -> tuple[int | None, str]:
-    """The exit status, None when time was up, and the last line that was said. The program starts others: all end."""
+def _run(command: list[str], folder: Path, seconds: float) -> tuple[int | None, str]:
+    """The exit status, None when time was up, and the last line of output. Its child processes end with it."""
     process = subprocess.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-MOST_LEAVES = 64
-MOST_DEPTH = 12
-LEAST_GAIN = 1e-6
-WORTH = 2.0  # examples that a further leaf must set right, or else it is cut
+MAX_LEAVES = 64
+MAX_DEPTH = 12
+MIN_GAIN = 1e-6
+MIN_CORRECTED = 2.0  # examples that a further leaf must get right that would be wrong without it
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Rule:
     own: int
     target: int
     literals: tuple[tuple[int, bool], ...]
-    right: int = 0  # examples of the fit that it moves as they moved, and those that it moves otherwise
+    right: int = 0  # examples of the fit where it applies, by whether they became ``target``
     wrong: int = 0
 
 
@@ -36,22 +36,21 @@ class _Node:
         return float(self.counts.sum() - self.counts.max())
 
 
-def fit_rules(
-    features: np.ndarray, own: np.ndarray, after: np.ndarray, n_values: int, worth: float = WORTH
-) -> list[Rule]:
-    """Rules by which a value changes, the first that applies counting; where none applies it stays.
+def fit_rules(features: np.ndarray, own: np.ndarray, after: np.ndarray, n_values: int) -> list[Rule]:
+    """Rules for how a value changes. The first rule that applies counts; where none applies, the value stays.
 
-    ``features`` is bool (M, F), simple ones first: of two that tell as much the first is taken. ``own`` and ``after``
-    are the value before and after, integers (M,) in [0, n_values).
+    Args:
+        features: bool (M, F), simple ones first; of two that are equally informative the first is taken.
+        own: the value before, integers (M,) in [0, n_values).
+        after: the value after, likewise.
     """
     rules: list[Rule] = []
     for value in np.unique(own[own != after]):
         chosen = own == value
         rows, counts = _distinct(features[chosen], after[chosen], n_values)
-        tree = _grow(rows.astype(np.float32), counts, worth)
+        tree = _grow(rows.astype(np.float32), counts)
         found = [rule for rule in _leaves(tree, int(value), ()) if rule.target != value]
-        shortened = [_shorten(rule, rows, counts) for rule in found]
-        rules += _without_repeats(sorted(shortened, key=lambda rule: (rule.target, -rule.right)))
+        rules += _without_repeats([_shorten(rule, rows, counts) for rule in found])
     return rules
 
 
@@ -74,7 +73,7 @@ def holds(rule: Rule, features: np.ndarray) -> np.ndarray:
 
 
 def exclusive(one: Rule, other: Rule) -> bool:
-    """Whether the literals alone say that only one of the two can apply."""
+    """Whether their values or literals rule out that both apply."""
     signs = dict(one.literals)
     return one.own != other.own or any(signs.get(feature, sign) != sign for feature, sign in other.literals)
 
@@ -88,27 +87,29 @@ def _distinct(features: np.ndarray, after: np.ndarray, n_values: int) -> tuple[n
     return features[first], counts.reshape(len(first), n_values).astype(np.float32)
 
 
-def _grow(features: np.ndarray, counts: np.ndarray, worth: float) -> _Node:
-    """The best leaf is split again and again, then what was not worth it is cut."""
+def _grow(features: np.ndarray, counts: np.ndarray) -> _Node:
+    """Split the best leaf again and again, then cut branches that correct too few examples."""
     root = _Node(np.arange(len(counts)), counts.sum(0))
     open_ = [(*_best_split(root, features, counts), 0, root)]
     leaves = 1
-    while open_ and leaves < MOST_LEAVES:
+    while open_ and leaves < MAX_LEAVES:
         gain, feature, depth, node = open_.pop(max(range(len(open_)), key=lambda index: open_[index][0]))
-        if gain <= 0 or depth >= MOST_DEPTH:
+        if gain <= 0 or depth >= MAX_DEPTH:
             continue
         has = features[node.rows, feature] > 0
         node.feature = feature
         node.without, node.having = (_Node(rows, counts[rows].sum(0)) for rows in (node.rows[~has], node.rows[has]))
         open_ += [(*_best_split(part, features, counts), depth + 1, part) for part in (node.without, node.having)]
         leaves += 1
-    _cut(root, worth)
+    _cut(root)
     return root
 
 
 def _best_split(node: _Node, features: np.ndarray, counts: np.ndarray) -> tuple[float, int]:
-    """How much entropy the best feature takes away, in bits over all examples, and which one it is. One that takes
-    nothing away may still help those after it, as with an exclusive or."""
+    """The information gain of the best feature, in bits over all examples, and its number.
+
+    A feature without any gain may still help the next one, as with an exclusive or.
+    """
     if node.errors == 0:
         return 0.0, -1
     having = features[node.rows].T @ counts[node.rows]
@@ -118,11 +119,11 @@ def _best_split(node: _Node, features: np.ndarray, counts: np.ndarray) -> tuple[
     best = float(gains.max(initial=-np.inf))
     if best == -np.inf:
         return 0.0, -1
-    return max(best, LEAST_GAIN), int(np.argmax(gains >= best - max(1e-3 * best, LEAST_GAIN)))
+    return max(best, MIN_GAIN), int(np.argmax(gains >= best - max(1e-3 * best, MIN_GAIN)))
 
 
 def _entropy(counts: np.ndarray) -> np.ndarray:
-    """Of each row, times its sum."""
+    """The entropy of each row, times its sum."""
     counts = np.maximum(counts.astype(np.float64), 0)
     total = counts.sum(1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -130,13 +131,13 @@ def _entropy(counts: np.ndarray) -> np.ndarray:
     return parts.sum(1)
 
 
-def _cut(node: _Node, worth: float) -> tuple[float, int]:
-    """Errors and leaves of the tree below, less the branches that set too few examples right."""
+def _cut(node: _Node) -> tuple[float, int]:
+    """Cut branches that correct too few examples; errors and leaves of what is left."""
     if node.without is None or node.having is None:
         return node.errors, 1
-    parts = [_cut(node.without, worth), _cut(node.having, worth)]
-    errors, leaves = sum(part[0] for part in parts), sum(part[1] for part in parts)
-    if node.errors - errors < worth * (leaves - 1):
+    parts = _cut(node.without), _cut(node.having)
+    errors, leaves = parts[0][0] + parts[1][0], parts[0][1] + parts[1][1]
+    if node.errors - errors < MIN_CORRECTED * (leaves - 1):
         node.without = node.having = None
         return node.errors, 1
     return errors, leaves
@@ -153,7 +154,7 @@ def _leaves(node: _Node, own: int, path: tuple[tuple[int, bool], ...]) -> list[R
 
 
 def _shorten(rule: Rule, features: np.ndarray, counts: np.ndarray) -> Rule:
-    """Without the literals that keep no example from going wrong; later, more specific ones are kept longest."""
+    """Drop the literals that prevent no mistake, early ones first."""
 
     def tally(literals: tuple[tuple[int, bool], ...]) -> tuple[int, int]:
         matched = counts[holds(Rule(rule.own, rule.target, literals), features)].sum(0)
@@ -170,9 +171,9 @@ def _shorten(rule: Rule, features: np.ndarray, counts: np.ndarray) -> Rule:
 
 
 def _without_repeats(rules: list[Rule]) -> list[Rule]:
-    """Without rules that say no more than a shorter one of the same target."""
+    """Drop rules that are covered by a shorter one with the same target."""
     kept: list[Rule] = []
-    for rule in sorted(rules, key=lambda each: len(each.literals)):
+    for rule in sorted(rules, key=lambda rule: (len(rule.literals), rule.target, -rule.right)):
         covered = any(other.target == rule.target and set(other.literals) <= set(rule.literals) for other in kept)
         if not covered:
             kept.append(rule)

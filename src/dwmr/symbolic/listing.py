@@ -1,17 +1,16 @@
-"""Rules to read, as Markdown."""
+"""Rules in words, as Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from dwmr.symbolic.cells import Symbols
 from dwmr.symbolic.fitting import Rule
 from dwmr.symbolic.rules import BitRules, CellRules
-from dwmr.symbolic.saliency import Box, cell_box
+from dwmr.symbolic.saliency import Box
 
 SYMBOLS_PICTURE, BITS_PICTURE = "symbols.png", "bits.png"
-MOST_SHOWN = 6  # rules of one bit and action that are listed; the others are counted
+MAX_LISTED = 6  # rules of one bit and action; the others are counted
 
 
 def listing(
@@ -22,8 +21,17 @@ def listing(
     pixels: Sequence[Box | None] | None = None,
     picture: bool = False,
 ) -> str:
-    """Everything the rules say. ``pixels`` are those that each bit depends on, for rules of single bits."""
-    head = ["# What the model has learned", "", *_standing(rules, fidelity), ""]
+    """All rules in words. ``pixels`` are those that each bit depends on, for rules of single bits."""
+    form = "shared by all cells" if isinstance(rules, CellRules) else "each for one bit"
+    head = [
+        "# What the model has learned",
+        "",
+        f"{rules.size} rules, {form}, stand in for the predictor. On {fidelity['pairs']:,} codes and actions that they "
+        f"were not fitted on they give the predictor's next code in {fidelity['states']:.2f}% of cases (predicting no "
+        f"change: {fidelity['copy']:.2f}%) and {fidelity['bits']:.3f}% of its bits. Where no rule applies, nothing "
+        "changes.",
+        "",
+    ]
     if isinstance(rules, CellRules):
         body = _cell_listing(rules, actions, image_shape, picture)
     else:
@@ -31,23 +39,11 @@ def listing(
     return "\n".join([*head, *body]) + "\n"
 
 
-def _standing(rules: CellRules | BitRules, fidelity: dict[str, Any]) -> list[str]:
-    form = "shared by all cells" if isinstance(rules, CellRules) else "each for one bit"
-    return [
-        f"{rules.size} rules, {form}, stand in for the predictor. On {fidelity['pairs']:,} codes and actions that they "
-        f"were not fitted on they give the predictor's next code in {fidelity['states']:.2f}% of cases (predicting no "
-        f"change: {fidelity['copy']:.2f}%) and {fidelity['bits']:.3f}% of its bits. Where no rule applies, nothing "
-        "changes.",
-    ]
-
-
 def _cell_listing(
     rules: CellRules, actions: Sequence[str], image_shape: tuple[int, int, int], picture: bool
 ) -> list[str]:
-    symbols = rules.symbols
-    layout = symbols.layout
-    _, height, width = image_shape
-    top, bottom, left, right = cell_box(layout, 0, height, width)
+    symbols, layout = rules.symbols, rules.symbols.layout
+    top, bottom, left, right = layout.box(0, *image_shape[1:])
     lines = [
         f"The code is a grid of {layout.rows}×{layout.cols} cells with {layout.depth} bits each. Bit n is bit "
         f"n div {layout.rows * layout.cols} of the cell in row n div {layout.cols} mod {layout.rows}, column "
@@ -60,43 +56,33 @@ def _cell_listing(
         "| symbol | becomes |",
         "|---|---|",
     ]
+    every = [rule for listed in rules.by_action for rule in listed]
     for symbol in range(symbols.count):
-        targets = sorted(
-            {symbols.name(rule.target) for listed in rules.by_action for rule in listed if rule.own == symbol}
-        )
+        targets = sorted({symbols.name(rule.target) for rule in every if rule.own == symbol})
         lines.append(f"| {symbols.name(symbol)} | {', '.join(targets) or 'never changes'} |")
     for name, listed in zip(actions, rules.by_action):
-        lines += ["", f"## On {name}", *_grouped(listed, rules)]
+        lines += ["", f"## On {name}"]
+        for rule in listed:
+            cases = f"{rule.right:,} cases" + (f", wrong in {rule.wrong:,}" if rule.wrong else "")
+            change = f"a cell that is {symbols.name(rule.own)} becomes {symbols.name(rule.target)}"
+            lines.append(f"- {change}{_when(rule, rules, ' when ')} ({cases})")
+        if not listed:
+            lines.append("- nothing changes")
     for bit in range(layout.depth):
         lines += ["", f"## Bit {bit} of a cell"]
         for name, listed in zip(actions, rules.by_action):
-            flips = [rule for rule in listed if _has(symbols, rule.own, bit) != _has(symbols, rule.target, bit)]
-            lines += [
-                f"- flips on {name} when the cell is {symbols.name(rule.own)}{_when(rule, rules, ' and ')}"
-                for rule in flips
-            ]
+            for rule in listed:
+                own, target = symbols.name(rule.own), symbols.name(rule.target)
+                if own[bit] != target[bit]:
+                    lines.append(f"- flips on {name} when the cell is {own}{_when(rule, rules, ' and ')}")
         if lines[-1].startswith("##"):
             lines.append("- never flips")
     return lines
 
 
-def _grouped(listed: Sequence[Rule], rules: CellRules) -> list[str]:
-    """The rules of one action, and how many examples of the fit each decided rightly."""
-    lines = []
-    for rule in listed:
-        own, target = rules.symbols.name(rule.own), rules.symbols.name(rule.target)
-        share = f"{rule.right:,} cases" + (f", wrong in {rule.wrong:,}" if rule.wrong else "")
-        lines.append(f"- a cell that is {own} becomes {target}{_when(rule, rules, ' when ')} ({share})")
-    return lines or ["- nothing changes"]
-
-
 def _when(rule: Rule, rules: CellRules, link: str) -> str:
     conditions = [rules.atoms[feature].text(rules.symbols, sign) for feature, sign in rule.literals]
     return f"{link}{' and '.join(conditions)}" if conditions else ""
-
-
-def _has(symbols: Symbols, symbol: int, bit: int) -> bool:
-    return symbols.name(symbol)[bit] == "1"
 
 
 def _bit_listing(
@@ -106,13 +92,13 @@ def _bit_listing(
     for bit in range(len(rules.by_action[0])):
         lines += ["", f"## Bit {bit}", *([f"depends on {_pixels(pixels[bit])}"] if pixels is not None else []), ""]
         for name, by_bit in zip(actions, rules.by_action):
-            shown = sorted(by_bit[bit], key=lambda rule: -rule.right)
-            for rule in shown[:MOST_SHOWN]:
+            listed = sorted(by_bit[bit], key=lambda rule: -rule.right)
+            for rule in listed[:MAX_LISTED]:
                 conditions = [f"bit {other} is {'on' if sign else 'off'}" for other, sign in rule.literals]
                 when = " and ".join([f"it is {'on' if rule.own else 'off'}", *conditions])
                 lines.append(f"- flips on {name} when {when} ({rule.right:,} cases, wrong in {rule.wrong:,})")
-            if len(shown) > MOST_SHOWN:
-                lines.append(f"- flips on {name} by {len(shown) - MOST_SHOWN} more rules")
+            if len(listed) > MAX_LISTED:
+                lines.append(f"- flips on {name} by {len(listed) - MAX_LISTED} more rules")
         if not lines[-1].startswith("-"):
             lines.append("- never flips")
     return lines

@@ -1,8 +1,8 @@
-"""Rules as PDDL. What an action does is written as conditional effects; actions have no parameters.
+"""Rules as PDDL. The effects of actions are conditional; actions have no parameters.
 
-Rules shared by cells give one domain for all boards: the cells, and which lies next to which, are the problem's. What
-can be said of a cell (`dwmr.symbolic.cells.Atom`) becomes a derived predicate. Rules of single bits give a domain of
-propositions. A domain depends on the rules alone, a problem on a start code and a goal code.
+Rules shared by cells give one domain for all boards. The problem lists the cells and which lies next to which, and
+conditions on a cell (`dwmr.symbolic.cells.Atom`) become derived predicates. Rules for single bits give a domain of
+propositions. A domain depends on the rules alone, a problem also on a start code and a goal code.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ NAME = "learned"
 
 
 def domain(rules: CellRules | BitRules, actions: Sequence[str]) -> str:
-    """The domain, with one action a name in ``actions``."""
+    """The domain, with one action for each name."""
     if len(actions) != rules.n_actions or len(set(actions)) != len(actions):
         raise InputError(f"expected {rules.n_actions} different names of actions, got {', '.join(actions)}")
     return _cell_domain(rules, actions) if isinstance(rules, CellRules) else _bit_domain(rules, actions)
 
 
 def problem(rules: CellRules | BitRules, start: np.ndarray, goal: np.ndarray, name: str = "problem") -> str:
-    """From a start code bool (K,) to a goal code (K,), every bit of which counts."""
+    """The problem of getting from a start code bool (K,) to a goal code (K,), every bit of which counts."""
     if isinstance(rules, CellRules):
         return _cell_problem(rules, start, goal, name)
     facts = _lines(4, [f"(b{bit})" for bit in np.flatnonzero(start)])
@@ -48,18 +48,8 @@ def _cell_domain(rules: CellRules, actions: Sequence[str]) -> str:
         _action(name, [_cell_effect(rule, earlier, rules) for rule, earlier in _with_earlier(listed)])
         for name, listed in zip(actions, rules.by_action)
     ]
-    return "\n".join(
-        [
-            f"(define (domain {NAME})",
-            "  (:requirements :adl :derived-predicates)",
-            "  (:types cell)",
-            "  (:predicates",
-            f"{_lines(4, [*shown, *static, *derived])})",
-            *axioms,
-            *bodies,
-            ")\n",
-        ]
-    )
+    predicates = f"  (:types cell)\n  (:predicates\n{_lines(4, [*shown, *static, *derived])})"
+    return _domain(":adl :derived-predicates", [predicates, *axioms, *bodies])
 
 
 def _cell_problem(rules: CellRules, start: np.ndarray, goal: np.ndarray, name: str) -> str:
@@ -97,16 +87,12 @@ def _bit_domain(rules: BitRules, actions: Sequence[str]) -> str:
                 becomes = f"(b{bit})" if rule.target else f"(not (b{bit}))"
                 effects.append(f"      (when (and {when}) {becomes})")
         bodies.append(_action(name, effects))
-    predicates = _lines(4, [f"(b{bit})" for bit in range(bits)])
-    return "\n".join(
-        [
-            f"(define (domain {NAME})",
-            "  (:requirements :strips :negative-preconditions :conditional-effects)",
-            f"  (:predicates\n{predicates})",
-            *bodies,
-            ")\n",
-        ]
-    )
+    predicates = "  (:predicates\n" + _lines(4, [f"(b{bit})" for bit in range(bits)]) + ")"
+    return _domain(":strips :negative-preconditions :conditional-effects", [predicates, *bodies])
+
+
+def _domain(requirements: str, parts: list[str]) -> str:
+    return "\n".join([f"(define (domain {NAME})", f"  (:requirements {requirements})", *parts, ")\n"])
 
 
 def _action(name: str, effects: list[str]) -> str:
@@ -127,7 +113,7 @@ def _conditions(rule: Rule, rules: CellRules) -> list[str]:
 
 
 def _with_earlier(rules: list[Rule]) -> list[tuple[Rule, list[Rule]]]:
-    """Each rule with those before it that lead elsewhere and might apply, too: the first that applies counts."""
+    """Each rule with the earlier ones that take precedence: they have another target, and might apply too."""
     return [
         (rule, [other for other in rules[:index] if other.target != rule.target and not exclusive(other, rule)])
         for index, rule in enumerate(rules)
@@ -143,7 +129,7 @@ def _way(atom: Atom) -> str:
 
 
 def _ways(atoms: Sequence[Atom]) -> list[str]:
-    """The relations between cells that a domain needs: the next cell in a direction, or one farther away."""
+    """The relations between cells that a domain needs: the next cell in a direction, or a cell farther away."""
     return sorted({_way(atom) for atom in atoms if atom.kind != "anywhere"})
 
 
@@ -162,7 +148,7 @@ def _declared(atom: Atom, symbols: Symbols, typed: bool = True) -> str:
 
 
 def _meaning(atom: Atom, symbols: Symbols) -> str:
-    """The condition of a derived predicate. What the nearest cell shows is what the next cell shows, or what is nearest
+    """The condition of a derived predicate. For the nearest cell it is recursive: the next cell, or the nearest one
     from there."""
     inner = [f"({_symbol(symbols, each)} ?n)" for each in atom.shows if each != symbols.edge]
     if atom.kind == "anywhere":
@@ -180,7 +166,7 @@ def _either(parts: list[str]) -> str:
 
 
 def _lines(indent: int, words: Sequence[str], width: int = 110) -> str:
-    """Words filled into lines."""
+    """Words, filled into lines."""
     lines = [""]
     for word in words:
         if lines[-1] and len(lines[-1]) + 1 + len(word) > width:

@@ -6,19 +6,8 @@ import torch
 
 from dwmr import InputError
 from dwmr.evaluation.intervals import wilson
-from dwmr.planning import Agent
-from dwmr.planning import benchmark as evaluate
-from dwmr.planning.benchmark import (
-    KeptTrials,
-    Setting,
-    Trial,
-    evaluate_planner,
-    known_entries,
-    store_entry,
-    stored_entry,
-    summarize,
-    try_tasks,
-)
+from dwmr.planning import Agent, benchmark
+from dwmr.planning.benchmark import ENTRIES, Results, Setting, Trial, evaluate_planner, summarize, try_tasks
 from dwmr.worlds.registry import tasks_of
 
 TRIAL = Trial("a", "done", True, True, True, False, 4, 4, 0, 0, 10, 40, 0.5)
@@ -29,7 +18,7 @@ def test_the_figures_of_four_trials():
         TRIAL,
         dataclasses.replace(TRIAL, actions=6, replans=2, seconds=1.5, plan_right=False),
         dataclasses.replace(TRIAL, solved=False, plan_right=False),
-        dataclasses.replace(TRIAL, said="no plan", solved=False, plan_found=False, plan_right=False, exhausted=True),
+        dataclasses.replace(TRIAL, ending="no plan", solved=False, plan_found=False, plan_right=False, exhausted=True),
     ]
     figures = summarize(trials)
     assert (figures["solved"], figures["of"]) == (2, 4)
@@ -50,13 +39,13 @@ def test_wilson_intervals():
 
 def test_the_true_rules_solve_every_kind_of_task():
     blind = Agent(lambda images: torch.zeros(len(images), 1, dtype=torch.int64), None, bits=64)
-    for benchmark in ("iceslider", "digitjump", "8puzzle"):
-        tasks = tasks_of(benchmark, trials=2, digits="sklearn")
+    for name in ("iceslider", "digitjump", "8puzzle"):
+        tasks = tasks_of(name, trials=2, digits="sklearn")
         entry = evaluate_planner(
             tasks,
             blind,
             "simulator",
-            Setting(simulated="batch_astar" if benchmark != "8puzzle" else "breadth_first"),
+            Setting(simulated="batch_astar" if name != "8puzzle" else "breadth_first"),
             progress=False,
         )
         assert (entry["solved"], entry["of"], entry["exhausted"]) == (2, 2, 0)
@@ -65,49 +54,50 @@ def test_the_true_rules_solve_every_kind_of_task():
 
 
 def test_entries_are_stored_beside_each_other(tmp_path):
-    path = tmp_path / "deep" / "planning.json"
-    assert stored_entry(path, "iceslider", "astar", {"a": 1}) is None
-    store_entry(path, "iceslider", "astar", {"solved": 3, "made_with": {"a": 1}})
-    store_entry(path, "iceslider", "random", {"solved": 0, "made_with": {"a": 1}})
-    store_entry(path, "8puzzle", "astar", {"solved": 9, "made_with": {"a": 1}})
-    assert stored_entry(path, "iceslider", "astar", {"a": 1})["solved"] == 3
-    assert stored_entry(path, "iceslider", "astar", {"a": 2}) is None
-    assert set(json.loads(path.read_text())["iceslider"]) == {"astar", "random"}
-    path.write_text("[]")
+    ice = Results(tmp_path / "deep" / "planning.json", "iceslider")
+    assert ice.entry("astar") is None
+    ice.store("astar", {"solved": 3, "made_with": {"a": 1}})
+    ice.store("random", {"solved": 0, "made_with": {"a": 1}})
+    Results(ice.path, "8puzzle").store("astar", {"solved": 9, "made_with": {"a": 1}})
+    assert ice.entry("astar")["solved"] == 3
+    ice.check(["astar", "greedy"], {"a": 1})
+    with pytest.raises(InputError, match="an entry of astar on iceslider that was made with another run"):
+        ice.check(["greedy", "astar"], {"a": 2})
+    assert set(json.loads(ice.path.read_text())["iceslider"]) == {"astar", "random"}
+    ice.path.write_text("[]")
     with pytest.raises(InputError, match="not a file of planning results"):
-        store_entry(path, "iceslider", "astar", {})
+        ice.store("astar", {})
 
 
-def test_a_killed_evaluation_goes_on_where_it_was(tmp_path, monkeypatch):
-    results, made_with = tmp_path / "planning.json", {"preset": "iceslider/dwmr", "radius": 0}
+def test_a_killed_evaluation_continues_where_it_stopped(tmp_path, monkeypatch):
+    results, made_with = Results(tmp_path / "planning.json", "iceslider"), {"preset": "iceslider/dwmr", "radius": 0}
     blind = Agent(lambda images: torch.zeros(len(images), 1, dtype=torch.int64), None, bits=64)
     tried = []
-    real = evaluate._try
-    monkeypatch.setattr(evaluate, "_try", lambda task, *rest: tried.append(task.name) or real(task, *rest))
+    real = benchmark._try
+    monkeypatch.setattr(benchmark, "_try", lambda task, *rest: tried.append(task.name) or real(task, *rest))
 
-    def go(values=made_with, trials=3):
-        kept = KeptTrials(results, "iceslider", "simulator", values)
-        tasks = tasks_of("iceslider", trials=trials)
-        return kept, evaluate_planner(tasks, blind, "simulator", kept=kept, progress=False)
+    def evaluate(values=made_with):
+        log = results.log("simulator", values)
+        return log, evaluate_planner(tasks_of("iceslider", trials=3), blind, "simulator", log=log, progress=False)
 
-    kept, whole = go()
+    log, whole = evaluate()
     assert len(tried) == 6
     tried.clear()
-    assert go()[1] == whole
+    assert evaluate()[1] == whole
     assert not tried
-    lines = kept.path.read_text().splitlines()
-    kept.path.write_text("\n".join([*lines[:4], lines[4][:20]]))  # killed while the fourth trial was written
-    again = go()[1]
+    lines = log.path.read_text().splitlines()
+    log.path.write_text("\n".join([*lines[:4], lines[4][:20]]))  # killed while the fourth trial was written
+    again = evaluate()[1]
     assert tried == ["level 2000, longer than 1", "level 2001, longer than 1", "level 2002, longer than 1"]
     assert (again["solved"], again["expanded_mean"]) == (whole["solved"], whole["expanded_mean"])
     tried.clear()
-    kept, _ = go({**made_with, "radius": 1})
+    evaluate({**made_with, "radius": 1})
     assert len(tried) == 6
-    kept.drop()
-    assert list(tmp_path.iterdir()) == []
+    results.store("simulator", whole)
+    assert list(tmp_path.iterdir()) == [results.path]
 
 
 def test_unknown_entries_are_refused():
-    assert {"simulator", "greedy_step", "random", "batch_astar"} <= set(known_entries())
+    assert {"simulator", "greedy_step", "random", "batch_astar"} <= set(ENTRIES)
     with pytest.raises(InputError, match="unknown planner"):
         try_tasks([], None, "dijkstra")

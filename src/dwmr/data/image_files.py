@@ -1,0 +1,47 @@
+"""Single images from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from dwmr.errors import InputError
+
+MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # Pillow's names, by the number of channels
+
+
+def read_image(path: Path, shape: tuple[int, int, int]) -> np.ndarray:
+    """Read a PNG, or an .npy file with axes (C, H, W) or (H, W, C), as uint8 of the shape (C, H, W).
+
+    Raises:
+        InputError: there is no such file, it is not an image, or its shape is another one.
+    """
+    if not path.is_file():
+        raise InputError(f"{path} does not exist")
+    channels, height, width = shape
+    try:
+        if path.suffix == ".npy":
+            image = np.load(path, allow_pickle=False)
+        else:
+            with pillow().open(path) as opened:
+                image = np.asarray(opened.convert(MODES.get(channels, "RGB")))
+    except (ValueError, EOFError, OSError) as error:
+        raise InputError(f"{path} cannot be read as an image: {error}") from error
+    if image.ndim == 2:
+        image = image[..., None]
+    if image.shape == (height, width, channels) and image.shape != shape:
+        image = image.transpose(2, 0, 1)
+    if image.shape != shape or image.dtype != np.uint8:
+        raise InputError(f"{path} holds {image.dtype} of shape {image.shape}, the run takes uint8 of shape {shape}")
+    return np.ascontiguousarray(image)
+
+
+def pillow() -> ModuleType:
+    """Pillow's image module."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise InputError("reading and drawing images needs Pillow; pip install 'dwmr[report]'") from error
+    return Image

@@ -1,0 +1,148 @@
+"""What planning has learned about a run, kept in RUN/planning, so that later calls need neither data nor training.
+
+Each part is one safetensors file. Its metadata names the checkpoint it was made for, and a part of another checkpoint
+is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_safetensors
+from torch import Tensor, nn
+
+from dwmr.data.transitions import Splits
+from dwmr.errors import InputError
+from dwmr.files import atomic_write_bytes
+from dwmr.models.checkpoint import checkpoint_digest
+from dwmr.models.world_model import WorldModel
+from dwmr.planning.agent import Agent, prepare_agent
+from dwmr.planning.applicability import Applicability, likelihood_network
+from dwmr.planning.dynamics import limited, model_dynamics
+from dwmr.planning.heuristics import HeuristicNetwork
+from dwmr.planning.packing import pack
+from dwmr.planning.painting import Painter, decoder_network, fit_painter, with_decoder
+
+AGENT, PAINTER, HEURISTIC = (f"planning/{part}.safetensors" for part in ("agent", "painter", "heuristic"))
+OLD_HEURISTIC = "heuristic.safetensors"  # of version 0.1, which did not name the checkpoint
+PREPARE_AGAIN = "prepare the run again with: dwmr plan RUN --overwrite"
+TRAIN_AGAIN = "train it again with: dwmr train-heuristic RUN --overwrite"
+
+Part = TypeVar("Part")
+
+
+def prepare_run(run: Path, model: WorldModel, decoder: str, splits: Splits, *, seed: int = 0) -> Agent:
+    """Learn from data what planning needs, and store it in the run folder.
+
+    ``decoder`` names the network that draws imagined codes, for models without a decoder.
+    """
+    train, dynamics = splits.train, model_dynamics(model)
+    agent = prepare_agent(model.encode, model.predict, train, splits.val, dynamics=dynamics, seed=seed)
+    agent.about.update((key, train.about[key]) for key in ("digits",) if key in train.about)
+    if model.decoder is None:
+        save_part(run, PAINTER, fit_painter(model, decoder, train, seed), {"decoder": decoder, "seed": seed})
+    if agent.possible is not None:  # written last: a run folder with this file is wholly prepared
+        figures = {"radius": agent.radius, "flips": agent.flips, "about": agent.about, "seed": seed}
+        info = {"threshold": agent.possible.threshold, **figures}
+        save_part(run, AGENT, agent.possible.network.state_dict(), info)
+    return agent
+
+
+def load_agent(run: Path, model: WorldModel) -> Agent | None:
+    """The agent of a run that was prepared for planning, without a learned heuristic; None if it was not prepared."""
+
+    def build(tensors: dict[str, Tensor], info: dict[str, Any]) -> Agent:
+        network = likelihood_network(model.bits, model.n_actions)
+        _load(network, tensors, model)
+        possible = Applicability(network, info["threshold"])
+        return Agent(
+            encode=lambda images: pack(model.encode(images)),
+            dynamics=limited(model_dynamics(model), possible, model.bits),
+            bits=model.bits,
+            radius=info["radius"],
+            flips=info["flips"],
+            possible=possible,
+            about=info["about"],
+        )
+
+    return load_part(run, AGENT, build, PREPARE_AGAIN)
+
+
+def load_painter(run: Path, model: WorldModel) -> Painter:
+    """What draws the imagined codes of a prepared run: the model's decoder, or one that was fitted afterwards."""
+    if model.decoder is not None:
+        return Painter(model, "the model's own decoder")
+
+    def build(tensors: dict[str, Tensor], info: dict[str, Any]) -> WorldModel:
+        mean, std, network = tensors.pop("mean"), tensors.pop("std"), decoder_network(model, info["decoder"])
+        _load(network, tensors, model)
+        return with_decoder(model, network, mean, std)
+
+    drawn = load_part(run, PAINTER, build, PREPARE_AGAIN)
+    if drawn is None:
+        raise InputError(f"{run / PAINTER} is missing; {PREPARE_AGAIN}")
+    return Painter(drawn, "a decoder fitted afterwards")
+
+
+def save_heuristic(run: Path, network: HeuristicNetwork, about: Mapping[str, Any]) -> Path:
+    """Store a learned heuristic in the run folder."""
+    sizes = {"bits": network.bits, "width": network.width, "blocks": len(network.blocks)}
+    return save_part(run, HEURISTIC, network.state_dict(), {**about, **sizes})
+
+
+def load_heuristic(run: Path, model: WorldModel) -> HeuristicNetwork | None:
+    """The learned heuristic of a run; None if none was trained."""
+
+    def build(tensors: dict[str, Tensor], info: dict[str, Any]) -> HeuristicNetwork:
+        network = HeuristicNetwork(model.bits, info["width"], info["blocks"])
+        _load(network, tensors, model)
+        return network
+
+    if (run / HEURISTIC).is_file():
+        return load_part(run, HEURISTIC, build, TRAIN_AGAIN)
+    return load_part(run, OLD_HEURISTIC, build, TRAIN_AGAIN, any_checkpoint=True)
+
+
+def save_part(run: Path, name: str, tensors: Mapping[str, Tensor], info: Mapping[str, Any]) -> Path:
+    """Write a part into the run folder, whole or not at all."""
+    on_cpu = {key: value.detach().to("cpu", copy=True).contiguous() for key, value in tensors.items()}
+    described = json.dumps({**info, "checkpoint": checkpoint_digest(run)})
+    atomic_write_bytes(run / name, to_safetensors(on_cpu, {"info": described}))
+    return run / name
+
+
+def load_part(
+    run: Path,
+    name: str,
+    build: Callable[[dict[str, Tensor], dict[str, Any]], Part],
+    remedy: str,
+    *,
+    any_checkpoint: bool = False,
+) -> Part | None:
+    """What ``build`` makes of a part's tensors and metadata; None if there is no such part.
+
+    Raises:
+        InputError: the part is damaged, or was made for another checkpoint; ``remedy`` says what to do.
+    """
+    path = run / name
+    if not path.is_file():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            info = json.loads((file.metadata() or {})["info"])
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        if any_checkpoint or info["checkpoint"] == checkpoint_digest(run):
+            return build(tensors, info)
+    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{path} is damaged ({' '.join(str(error).split())}); {remedy}") from error
+    raise InputError(f"{path} was made for another checkpoint of this run; {remedy}")
+
+
+def _load(network: nn.Module, tensors: dict[str, Tensor], model: WorldModel) -> None:
+    """Put weights into a network that is only used, never trained."""
+    network.load_state_dict(tensors)
+    network.to(model.device).eval().requires_grad_(False)

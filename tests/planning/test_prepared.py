@@ -1,0 +1,130 @@
+"""A run is prepared for planning once; later calls need neither the data nor any training."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import torch
+
+import dwmr
+from dwmr import InputError
+from dwmr.models.checkpoint import checkpoint_digest
+from dwmr.planning.heuristic_training import HeuristicTraining, train_heuristic
+from dwmr.planning.prepared import AGENT, PAINTER, load_agent, load_heuristic, save_heuristic
+
+
+@pytest.fixture
+def run(planning_run, tmp_path):
+    """A copy of the run that is not prepared yet."""
+    folder = tmp_path / "run"
+    shutil.copytree(planning_run, folder, ignore=shutil.ignore_patterns("planning"))
+    return folder
+
+
+@pytest.fixture
+def ends(images):
+    return ("--start", images / "start.png", "--goal", images / "goal.npy", "--seconds", 0.5, "--json")
+
+
+@pytest.fixture
+def prepared(cli, run, planning_data):
+    status, out, _ = cli("plan", run, "--data", planning_data)
+    assert status == 0
+    assert "count as one state" in out
+    return run
+
+
+def figures(out: str) -> dict:
+    return {key: value for key, value in json.loads(out).items() if key != "seconds"}
+
+
+def test_the_second_call_needs_no_data(cli, run, ends, planning_data, tmp_path, monkeypatch):
+    data = shutil.copytree(planning_data, tmp_path / "data")
+    status, first, _ = cli("plan", run, "--data", data, *ends)
+    assert status == 0
+    shutil.rmtree(data)
+    moved = run.rename(tmp_path / "elsewhere")
+    for name in ("cli.plans.load_data", "planning.prepared.prepare_run"):
+        monkeypatch.setattr(f"dwmr.{name}", lambda *_, **__: pytest.fail("work was done"))
+    status, second, _ = cli("plan", moved, *ends)
+    assert status == 0
+    assert figures(first) == figures(second)
+    status, out, _ = cli("plan", moved, *ends, "--strip", tmp_path / "plan.png")
+    assert status == 0
+    assert json.loads(out)["drawn_by"] == "a decoder fitted afterwards"
+    assert cli("plan-level", moved, "--seconds", 0.1)[0] == 0
+
+
+def test_a_run_on_own_data_asks_for_it_once(cli, run, ends):
+    stored = json.loads((run / "run.json").read_text())
+    stored["config"]["benchmark"] = "generic"
+    (run / "run.json").write_text(json.dumps(stored))
+    status, _, err = cli("plan", run, *ends)
+    assert status == 2
+    assert f"{run} is not prepared for planning; prepare it once with: dwmr plan {run} --data DATA" in err
+
+
+def test_what_was_made_for_another_checkpoint_is_refused(cli, prepared, ends, planning_data, capsys):
+    splits = dwmr.load_splits(planning_data)
+    config = dwmr.preset("iceslider/dwmr", epochs=2, batch_size=64)
+    dwmr.train(config, train=splits.train, val=splits.val, out=prepared, resume=True, progress=False)
+    capsys.readouterr()
+    status, _, err = cli("plan", prepared, *ends)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "was made for another checkpoint of this run; prepare the run again with: dwmr plan RUN --overwrite" in err
+    assert cli("plan", prepared, "--data", planning_data, "--overwrite")[0] == 0
+    assert cli("plan", prepared, *ends)[0] == 0
+
+
+def test_a_preparation_is_replaced_when_asked(cli, prepared, planning_data):
+    status, _, err = cli("plan", prepared, "--data", planning_data)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "exists already" in err
+    assert cli("plan", prepared, "--data", planning_data, "--overwrite")[0] == 0
+
+
+@pytest.mark.parametrize("part", [AGENT, PAINTER])
+@pytest.mark.parametrize("damage", [lambda content: content[: len(content) // 2], lambda _: b"", lambda _: b"text"])
+def test_a_damaged_file_is_one_clear_line(cli, prepared, ends, tmp_path, part, damage):
+    (prepared / part).write_bytes(damage((prepared / part).read_bytes()))
+    status, _, err = cli("plan", prepared, *ends, "--strip", tmp_path / "plan.png")
+    assert (status, err.count("\n")) == (2, 1)
+    assert f"{prepared / part} is damaged" in err
+    assert "dwmr plan RUN --overwrite" in err
+
+
+def test_a_heuristic_is_stored_with_its_checkpoint(prepared, ice):
+    model = dwmr.WorldModel.load(prepared, device="cpu")
+    agent = load_agent(prepared, model)
+    assert load_heuristic(prepared, model) is None
+    setting = HeuristicTraining(updates=2, batch=4, walk=3, width=8)
+    network, about = train_heuristic(agent, agent.encode(ice.obs[:20]), setting, progress=False)
+    path = save_heuristic(prepared, network, about)
+    codes = torch.rand(5, model.bits).round()
+    again = load_heuristic(prepared, model)
+    assert torch.equal(network(codes, codes.flip(0)), again(codes, codes.flip(0)))
+    path.rename(prepared / "heuristic.safetensors")  # where version 0.1 kept it
+    assert load_heuristic(prepared, model) is not None
+    path.write_bytes((prepared / "heuristic.safetensors").read_bytes()[:50])
+    with pytest.raises(InputError, match=r"is damaged .*; train it again with: dwmr train-heuristic RUN --overwrite"):
+        load_heuristic(prepared, model)
+    shutil.copy(prepared / "heuristic.safetensors", path)
+    (prepared / "checkpoint.safetensors").write_bytes(b"other weights")
+    with pytest.raises(InputError, match="was made for another checkpoint"):
+        load_heuristic(prepared, model)
+
+
+def test_a_heuristic_of_another_checkpoint_is_refused_by_name(cli, prepared, ends, planning_data):
+    assert cli("train-heuristic", prepared, "--data", planning_data, "--updates", 2, "--batch", 4)[0] == 0
+    (prepared / AGENT).unlink()
+    stored = prepared / "planning" / "heuristic.safetensors"
+    stored.write_bytes(stored.read_bytes().replace(checkpoint_digest(prepared).encode(), b"0" * 16))
+    status, _, err = cli("plan", prepared, "--data", planning_data, *ends)
+    assert (status, err.count("\n")) == (2, 1)
+    assert f"{stored} was made for another checkpoint of this run; train it again with" in err
+    assert (
+        cli("train-heuristic", prepared, "--data", planning_data, "--updates", 2, "--batch", 4, "--overwrite")[0] == 0
+    )
+    assert cli("plan", prepared, *ends)[0] == 0
