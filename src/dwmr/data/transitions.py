@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,14 @@ from typing import Any
 import numpy as np
 
 from dwmr.data import store
+from dwmr.data.checks import (
+    check_action_names,
+    check_actions,
+    check_images,
+    check_integers,
+    check_labels,
+    check_states,
+)
 from dwmr.errors import InputError, unknown
 from dwmr.files import atomic_write_bytes
 
@@ -20,10 +27,13 @@ HORIZONS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 Labels = np.ndarray | Mapping[str, np.ndarray]
 
+_ARRAYS = ("obs", "actions", "next_obs", "state", "next_state", "episode")
+_GROUPED = ("state", "next_state", "n_classes")  # may hold named groups
+
 
 @dataclass(frozen=True, eq=False)
 class Transitions:
-    """N transitions (image, action, next image), and the symbolic states where they are known.
+    """N transitions (image, action, next image), and labels of the states where they are known.
 
     obs, next_obs      uint8 (N, C, H, W)
     actions            integers (N,) in [0, n_actions)
@@ -32,6 +42,7 @@ class Transitions:
     n_classes          the number of classes, or with named groups a dict of them; by default the highest label plus one
     episode            integers (N,): transitions t and t+1 of one episode are consecutive, or None
     action_names       n_actions different names, or None
+    about              how the data was made
     """
 
     obs: np.ndarray
@@ -46,34 +57,26 @@ class Transitions:
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("obs", "actions", "next_obs", "state", "next_state", "episode"):
+        for name in _ARRAYS:
             value = getattr(self, name)
-            optional = name in ("state", "next_state", "episode")
-            grouped = name in ("state", "next_state") and isinstance(value, Mapping)
-            if not isinstance(value, np.ndarray) and not grouped and not (optional and value is None):
-                object.__setattr__(self, name, np.asarray(value))
-        _check_images("obs", self.obs)
-        _check_images("next_obs", self.next_obs)
+            if name in _GROUPED:
+                value = _each_group(np.asanyarray, value)
+            elif value is not None or name != "episode":
+                value = np.asanyarray(value)
+            object.__setattr__(self, name, value)
+        check_images("obs", self.obs)
+        check_images("next_obs", self.next_obs)
         if self.obs.shape != self.next_obs.shape:
             raise InputError(f"obs has shape {self.obs.shape} but next_obs {self.next_obs.shape}")
         count = len(self.obs)
-        _check_actions(self.actions, (count,), self.n_actions)
-        object.__setattr__(self, "n_actions", int(self.n_actions))
+        object.__setattr__(self, "n_actions", check_actions(self.actions, (count,), self.n_actions))
         if self.action_names is not None:
-            object.__setattr__(self, "action_names", _check_action_names(self.action_names, self.n_actions))
-        if (self.state is None) != (self.next_state is None):
-            raise InputError("state and next_state must be given together")
-        if isinstance(self.state, Mapping) or isinstance(self.next_state, Mapping):
-            groups = _check_groups(self.state, self.next_state, count, self.n_classes)
-            for name, values in zip(("state", "next_state", "n_classes"), groups, strict=True):
-                object.__setattr__(self, name, values)
-        elif self.state is not None and self.next_state is not None:
-            n_classes = _check_labels("state", self.state, "next_state", self.next_state, count, self.n_classes)
-            object.__setattr__(self, "n_classes", n_classes)
+            object.__setattr__(self, "action_names", check_action_names(self.action_names, self.n_actions))
+        object.__setattr__(self, "n_classes", check_states(self.state, self.next_state, count, self.n_classes))
+        if isinstance(self.next_state, Mapping):
+            object.__setattr__(self, "next_state", {name: self.next_state[name] for name in self.groups})
         if self.episode is not None:
-            _check_integers("episode", self.episode)
-            if self.episode.shape != (count,):
-                raise InputError(f"episode has shape {self.episode.shape}, expected ({count},)")
+            check_integers("episode", self.episode, (count,))
 
     def __len__(self) -> int:
         return len(self.obs)
@@ -88,19 +91,13 @@ class Transitions:
         return self.state is not None
 
     def __getitem__(self, index: slice) -> Transitions:
-        """A run of consecutive transitions (a view, no copy)."""
+        """Consecutive transitions (a view, no copy)."""
         if not isinstance(index, slice):
             raise TypeError(f"transitions are indexed by slices, got {type(index).__name__}")
         if index.step not in (None, 1):
             raise InputError(f"a slice of transitions must be consecutive, got a step of {index.step}")
-        cut: dict[str, Any] = {}
-        for name in ("obs", "actions", "next_obs", "state", "next_state", "episode"):
-            value = getattr(self, name)
-            if isinstance(value, Mapping):
-                cut[name] = {group: labels[index] for group, labels in value.items()}
-            elif value is not None:
-                cut[name] = value[index]
-        return replace(self, **cut)
+        parts: Any = {name: _each_group(lambda array: array[index], getattr(self, name)) for name in _ARRAYS}
+        return replace(self, **parts)
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -108,13 +105,11 @@ class Transitions:
         return tuple(self.state) if isinstance(self.state, Mapping) else ()
 
     def group(self, name: str) -> Transitions:
-        """The same transitions with one group's labels alone."""
+        """The same transitions with the labels of one group."""
         if name not in self.groups:
             raise unknown("group of labels", name, self.groups)
-        assert isinstance(self.state, Mapping)
-        assert isinstance(self.next_state, Mapping)
-        assert isinstance(self.n_classes, Mapping)
-        return replace(self, state=self.state[name], next_state=self.next_state[name], n_classes=self.n_classes[name])
+        parts: Any = {each: getattr(self, each)[name] for each in _GROUPED}
+        return replace(self, **parts)
 
     def board_labels(self, purpose: str) -> tuple[np.ndarray, np.ndarray, int] | None:
         """The labels as single arrays: state, next_state and n_classes; None without labels.
@@ -127,20 +122,17 @@ class Transitions:
                 f"{purpose} needs labels in one array, but these are in groups ({', '.join(self.groups)}); "
                 f"choose one with Transitions.group"
             )
-        if self.state is None or self.next_state is None:
+        if self.state is None:
             return None
-        assert isinstance(self.n_classes, int)
-        return np.asarray(self.state), np.asarray(self.next_state), self.n_classes
+        labels: Any = self.state, self.next_state, self.n_classes
+        return labels
 
     def flat_labels(self) -> tuple[np.ndarray, np.ndarray] | None:
         """state and next_state as (N, labels), the groups side by side; rows are equal where states are."""
         if self.state is None or self.next_state is None:
             return None
         first, second = (
-            [
-                np.asarray(part).reshape(len(self), -1)
-                for part in (each.values() if isinstance(each, Mapping) else [each])
-            ]
+            [part.reshape(len(self), -1) for part in (each.values() if isinstance(each, Mapping) else [each])]
             for each in (self.state, self.next_state)
         )
         return np.concatenate(first, axis=1), np.concatenate(second, axis=1)
@@ -164,7 +156,7 @@ class Transitions:
         return continued(self.episode)
 
     def fingerprint(self) -> str:
-        """A short name for this very data: shapes, actions and every pixel, action names and named groups of labels."""
+        """A digest of shapes, actions and every pixel, of action names and of named groups of labels."""
         digest = hashlib.sha256(repr((self.obs.shape, self.n_actions)).encode())
         digest.update(np.ascontiguousarray(self.actions, dtype=np.int64).data)
         for images in (self.obs, self.next_obs):
@@ -173,44 +165,39 @@ class Transitions:
         if self.action_names is not None:
             digest.update(repr(self.action_names).encode())
         for name in sorted(self.groups):
-            group = self.group(name).board_labels("a fingerprint")
-            assert group is not None
-            state, next_state, n_classes = group
+            state, next_state, n_classes = (getattr(self, each)[name] for each in _GROUPED)
             digest.update(repr((name, state.shape, n_classes)).encode())
             for labels in (state, next_state):
                 digest.update(np.ascontiguousarray(labels, dtype=np.int64).data)
         return digest.hexdigest()[:16]
 
     def save(self, path: str | Path) -> None:
-        """Write a new store folder, or an ``.npz`` archive when the path ends so."""
+        """Write a new store folder, or an ``.npz`` archive if the path ends in that."""
         path = Path(path)
+        arrays = _ungrouped({name: getattr(self, name) for name in _ARRAYS if getattr(self, name) is not None})
         values: dict[str, Any] = {"n_actions": self.n_actions, "n_classes": self.n_classes}
         if self.action_names is not None:
             values["action_names"] = list(self.action_names)
         if path.suffix == ".npz":
             if path.exists():
                 raise FileExistsError(f"{path} exists already; nothing was written")
-            known = {name: np.asarray(value) for name, value in _flat(values).items() if value is not None}
+            known = {name: np.asarray(value) for name, value in _ungrouped(values).items() if value is not None}
             buffer = io.BytesIO()
-            np.savez(buffer, **(known | self._arrays()))  # type: ignore[arg-type]
+            np.savez(buffer, **(known | arrays))
             atomic_write_bytes(path, buffer.getvalue())
         else:
-            store.save(path, "transitions", store.Stored(self._arrays(), values, dict(self.about)))
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        names = ("obs", "actions", "next_obs", "state", "next_state", "episode")
-        return _flat({name: getattr(self, name) for name in names if getattr(self, name) is not None})
+            store.save(path, "transitions", store.Stored(arrays, values, dict(self.about)))
 
 
 @dataclass(frozen=True, eq=False)
 class Rollouts:
     """Long held-out episodes: all their actions, and the frames at a few horizons.
 
-    obs       uint8 (E, F, C, H, W): frame f of an episode is what was seen after horizons[f] actions
+    obs       uint8 (E, F, C, H, W): frame f of an episode comes after horizons[f] actions
     actions   integers (E, T)
     horizons  F increasing step counts, the first 0, the last at most T
     state     integers (E, F, rows, cols) or (E, F, cells), or None
-    length    integers (E,): how many actions the episode lasted; frames past it are blank and not scored
+    length    integers (E,): actions until the episode ended; frames past it are blank and not scored
     """
 
     obs: np.ndarray
@@ -229,7 +216,7 @@ class Rollouts:
         episodes, frames = self.obs.shape[:2]
         if self.actions.ndim != 2 or len(self.actions) != episodes:
             raise InputError(f"actions has shape {self.actions.shape}, expected ({episodes}, T)")
-        _check_actions(self.actions, self.actions.shape, self.n_actions)
+        check_actions(self.actions, self.actions.shape, self.n_actions)
         rising = all(a < b for a, b in zip(self.horizons, self.horizons[1:]))
         if len(self.horizons) != frames or not rising or self.horizons[0] != 0:
             raise InputError(f"horizons must be {frames} rising step counts from 0, got {self.horizons}")
@@ -238,26 +225,23 @@ class Rollouts:
         if self.length.shape != (episodes,):
             raise InputError(f"length has shape {self.length.shape}, expected ({episodes},)")
         if self.state is not None:
-            _check_states("state", self.state, (episodes, frames), self.n_classes)
+            check_labels("state", self.state, (episodes, frames), self.n_classes)
 
     def __len__(self) -> int:
         return len(self.obs)
 
     def save(self, path: str | Path) -> None:
+        """Write a new store folder."""
         arrays = {"obs": self.obs, "actions": self.actions, "length": self.length}
         if self.state is not None:
             arrays["state"] = self.state
-        values = {
-            "n_actions": self.n_actions,
-            "n_classes": self.n_classes,
-            "horizons": list(self.horizons),
-        }
+        values = {"n_actions": self.n_actions, "n_classes": self.n_classes, "horizons": list(self.horizons)}
         store.save(path, "rollouts", store.Stored(arrays, values, dict(self.about)))
 
 
 @dataclass(frozen=True)
 class Splits:
-    """A data folder: what to learn from, choose by, and be judged on."""
+    """A data folder: the splits to train on, to choose by and to test on."""
 
     train: Transitions
     val: Transitions | None = None
@@ -274,7 +258,7 @@ def load_transitions(path: str | Path) -> Transitions:
         arrays = store.load_npz(path)
         actions = arrays.get("actions")
         if "n_actions" not in arrays and actions is not None and actions.size:
-            _check_integers(f"{path}: actions", actions)
+            check_integers(f"{path}: actions", actions)
             arrays["n_actions"] = np.asarray(int(actions.max()) + 1)
         values: dict[str, Any] = {}
         if "action_names" in arrays:
@@ -326,151 +310,44 @@ def continued(episode: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return first, first + 1
 
 
-def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Named groups under names of their own, such as ``state.agent``."""
+def _each_group(function: Callable[[Any], Any], labels: Any) -> Any:
+    """Apply a function to an array, or to each named group; None stays None."""
+    if isinstance(labels, Mapping):
+        return {name: function(part) for name, part in labels.items()}
+    return None if labels is None else function(labels)
+
+
+def _ungrouped(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Named groups as entries of their own, such as ``state.agent``."""
     found: dict[str, Any] = {}
     for name, value in values.items():
-        if isinstance(value, Mapping):
-            found |= {f"{name}.{group}": part for group, part in value.items()}
-        else:
-            found[name] = value
+        groups = {f"{name}.{group}": part for group, part in value.items()} if isinstance(value, Mapping) else None
+        found |= {name: value} if groups is None else groups
     return found
 
 
 def _grouped(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """`_flat` undone."""
-    found = {name: value for name, value in parts.items() if "." not in name}
-    for name, value in parts.items():
-        field_name, dot, group = name.partition(".")
-        if dot and field_name in ("state", "next_state", "n_classes"):
-            groups = found.setdefault(field_name, {})
-            if not isinstance(groups, dict):
-                raise InputError(f"{field_name} and {name} are both given; expected one array or named groups")
-            groups[group] = value
-        elif dot:
-            found[name] = value
+    """The inverse of `_ungrouped`."""
+    found: dict[str, Any] = {}
+    for name in sorted(parts, key=lambda name: "." in name):
+        whole, dot, group = name.partition(".")
+        if not dot or whole not in _GROUPED:
+            found[name] = parts[name]
+        elif isinstance(groups := found.setdefault(whole, {}), dict):
+            groups[group] = parts[name]
+        else:
+            raise InputError(f"{whole} and {name} are both given; expected one array or named groups")
     return found
 
 
 def _make_transitions(path: Path, parts: dict[str, Any]) -> Transitions:
     try:
         parts = _grouped(parts)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-    known = set(Transitions.__dataclass_fields__)
-    missing = {"obs", "actions", "next_obs", "n_actions"} - set(parts)
-    if missing:
-        raise InputError(f"{path} lacks {', '.join(sorted(missing))}")
-    extra = set(parts) - known
-    if extra:
-        raise InputError(f"{path} holds unknown arrays {', '.join(sorted(extra))}; known: {', '.join(sorted(known))}")
-    try:
+        known = set(Transitions.__dataclass_fields__)
+        if missing := {"obs", "actions", "next_obs", "n_actions"} - set(parts):
+            raise InputError(f"lacks {', '.join(sorted(missing))}")
+        if extra := set(parts) - known:
+            raise InputError(f"unknown arrays {', '.join(sorted(extra))}; known: {', '.join(sorted(known))}")
         return Transitions(**parts)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-
-
-def _check_images(name: str, images: np.ndarray) -> None:
-    if images.dtype != np.uint8:
-        nan = images.dtype.kind == "f" and bool(np.isnan(images).any())
-        detail = ", and it holds NaN" if nan else ""
-        raise InputError(f"{name} must be uint8 (0 to 255), got {images.dtype}{detail}")
-    if images.ndim != 4:
-        raise InputError(f"{name} must have the axes (N, C, H, W), got shape {images.shape}")
-    if 0 in images.shape:
-        raise InputError(f"{name} is empty: its shape is {images.shape}")
-
-
-def _check_integers(name: str, values: np.ndarray) -> None:
-    if values.dtype.kind not in "iu":
-        raise InputError(f"{name} must be integers, got {values.dtype}")
-
-
-def _check_count(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{name} must be a positive integer, got {value!r}")
-    return int(value)
-
-
-def _check_actions(actions: np.ndarray, shape: tuple[int, ...], n_actions: int) -> None:
-    _check_integers("actions", actions)
-    if actions.shape != shape:
-        raise InputError(f"actions has shape {actions.shape}, expected {shape}")
-    _check_count("n_actions", n_actions)
-    if not actions.size:
-        raise InputError(f"actions is empty: its shape is {actions.shape}")
-    low, high = int(actions.min()), int(actions.max())
-    if low < 0 or high >= n_actions:
-        raise InputError(f"actions must lie in [0, {n_actions}), got values from {low} to {high}")
-
-
-def _check_states(name: str, states: np.ndarray, lead: tuple[int, ...], n_classes: int | None) -> None:
-    _check_integers(name, states)
-    cell_axes = states.ndim - len(lead)
-    if states.shape[: len(lead)] != lead or cell_axes not in (0, 1, 2) or 0 in states.shape:
-        axes = ", ".join(map(str, lead))
-        raise InputError(
-            f"{name} has shape {states.shape}, expected ({axes}{',' * (len(lead) == 1)}), ({axes}, cells) or "
-            f"({axes}, rows, cols)"
-        )
-    n_classes = _check_count("n_classes", n_classes)
-    low, high = int(states.min()), int(states.max())
-    if low < 0 or high >= n_classes:
-        raise InputError(f"{name} must lie in [0, {n_classes}), got values from {low} to {high}")
-
-
-def _check_labels(
-    name: str, states: np.ndarray, next_name: str, next_states: np.ndarray, count: int, n_classes: Any
-) -> int:
-    """Check the labels before and after; the number of their classes."""
-    if n_classes is None:
-        _check_integers(name, states)
-        _check_integers(next_name, next_states)
-        n_classes = max(int(states.max(initial=0)), int(next_states.max(initial=0))) + 1
-    _check_states(name, states, (count,), n_classes)
-    _check_states(next_name, next_states, (count,), n_classes)
-    if states.shape != next_states.shape:
-        raise InputError(f"{name} has shape {states.shape} but {next_name} {next_states.shape}")
-    return int(n_classes)
-
-
-def _check_groups(
-    state: Any, next_state: Any, count: int, n_classes: Any
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, int]]:
-    """Check named groups of labels; all three by name, in the order of ``state``."""
-    if not isinstance(state, Mapping) or not isinstance(next_state, Mapping):
-        got, other = ("a dict", "an array") if isinstance(state, Mapping) else ("an array", "a dict")
-        raise InputError(f"state and next_state must be of one kind, got {got} and {other}")
-    if not state:
-        raise InputError("state is an empty dict, expected at least one named group of labels")
-    for name in (*state, *next_state):
-        if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name):
-            raise InputError(f"groups of labels are named by letters, digits, _ and -, got {name!r}")
-    if set(state) != set(next_state):
-        raise InputError(f"state has the groups {', '.join(state)} but next_state {', '.join(next_state) or 'none'}")
-    if n_classes is not None and not isinstance(n_classes, Mapping):
-        raise InputError(f"n_classes must be a dict by group as state is, got {n_classes!r}")
-    classes = dict(n_classes or {})
-    if extra := [name for name in classes if name not in state]:
-        raise InputError(f"n_classes names the group {extra[0]!r}, but state has {', '.join(state)}")
-    states = {name: np.asanyarray(state[name]) for name in state}
-    next_states = {name: np.asanyarray(next_state[name]) for name in state}
-    for name, values in states.items():
-        try:
-            classes[name] = _check_labels("state", values, "next_state", next_states[name], count, classes.get(name))
-        except InputError as error:
-            raise InputError(f"group {name!r}: {error}") from error
-    return states, next_states, {name: classes[name] for name in states}
-
-
-def _check_action_names(names: Any, n_actions: int) -> tuple[str, ...]:
-    found = tuple(names) if isinstance(names, list | tuple | np.ndarray) else names
-    if not isinstance(found, tuple) or not all(isinstance(name, str) for name in found):
-        raise InputError(f"action_names must be a tuple of strings, got {names!r}")
-    if len(found) != n_actions:
-        raise InputError(f"action_names must name all {n_actions} actions, got {len(found)} names: {found}")
-    if len(set(found)) != len(found):
-        raise InputError(f"action_names must differ from each other, got {found}")
-    if wrong := [name for name in found if not name.strip() or not name.isprintable()]:
-        raise InputError(f"action_names must be printable and not empty, got {wrong[0]!r}")
-    return tuple(map(str, found))
