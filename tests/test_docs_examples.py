@@ -44,6 +44,10 @@ def test_your_own_data(monkeypatch, tmp_path):
     names = {"obs": t.obs, "actions": t.actions, "next_obs": t.next_obs}
     exec(snippets("docs/howto/your-own-data.md", 'data.save("mine.npz")'), names)
     assert len(dwmr.load_transitions("mine.npz")) == 20
+    labels = {"agent": np.arange(20), "walls": np.ones((20, 4, 4), np.int64)}
+    names |= labels | {f"next_{name}": values for name, values in labels.items()}
+    exec(snippets("docs/howto/your-own-data.md", "action_names"), names)
+    assert names["data"].action_names is not None
     exec(snippets("docs/howto/your-own-data.md", 'val.save("mine/val")'), {"train": t, "val": t, "test": t})
     assert dwmr.load_splits("mine").val is not None
 
