@@ -117,9 +117,7 @@ def test_the_tutorial(cli, monkeypatch, tmp_path):
             exec(block, {})
         for command in re.findall(r"^\$ dwmr (.*)$", block, flags=re.MULTILINE) if not language else ():
             name, *words = shlex.split(command.replace("epochs=8", "epochs=1"))
-            if name == "plan-level":  # not there yet
-                continue
             status, _, err = cli(name, *words, *SHORTER.get(name, []))
             assert status == 0, f"{command}: {err}"
             ran.append(name)
-    assert ran == ["collect", "train", "evaluate", "certify", "plan", "export"]
+    assert ran == ["collect", "train", "evaluate", "certify", "plan", "plan-level", "export"]

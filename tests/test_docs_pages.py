@@ -1,11 +1,14 @@
 """Pages of the documentation are short-winded, their links lead somewhere, their commands and options exist."""
 
+import functools
+import importlib
 import re
 from pathlib import Path
 
 import pytest
 from typer.main import get_command
 
+import dwmr
 from dwmr.cli import app
 from dwmr.config import Config, option_names, parse_option
 from dwmr.presets import PRESETS
@@ -59,8 +62,6 @@ def test_every_page_is_in_the_navigation():
 @pytest.mark.parametrize(("page", "command"), sorted(set(commands())))
 def test_commands_exist(page, command):
     _, name, *words = command.split()
-    if name in ("plan-level", "plan-tasks"):
-        pytest.skip("not there yet")
     known = {option for parameter in COMMANDS[name].params for option in [*parameter.opts, *parameter.secondary_opts]}
     given = [word.partition("=")[0] for word in words if word.startswith("--")]
     assert set(given) <= known | {"--help"}
@@ -99,3 +100,14 @@ def test_scripts_exist():
         for script, module in re.findall(r"python (?:((?:experiments|benchmarks)/\w+\.py)|-m ([\w.]+))", read(name)):
             file = ROOT / (script or f"{module.replace('.', '/')}.py")
             assert file.is_file(), f"{name}: {file}"
+
+
+def test_the_names_in_the_python_reference_exist():
+    page = read("docs/reference/python.md")
+    for path in re.findall(r"`dwmr\.((?!envs)[\w.]+)", page):
+        found = functools.reduce(getattr, path.split("."), dwmr)
+        assert found is not None
+    for module, names in (("planning", "`dwmr.planning` has"), ("symbolic", "`dwmr.symbolic` has")):
+        listed = page.partition(names)[2].partition("(")[0]
+        for name in re.findall(r"`(\w+)`", listed):
+            assert hasattr(importlib.import_module(f"dwmr.{module}"), name), name
