@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dwmr
+from dwmr.cli.common import print_json
 from dwmr.models.checkpoint import read_info
 from dwmr.presets import PRESETS
 
@@ -222,6 +223,17 @@ def test_help_has_an_example(cli, command):
     status, out, _ = cli(command, "--help")
     assert status == 0
     assert f"$ dwmr {command}" in out
+
+
+def test_commands_are_listed_in_the_order_of_use(cli):
+    _, out, _ = cli("--help")
+    places = [out.index(f" {name} ") for name in ("collect", "train", "evaluate", "certify", "plan", "reproduce")]
+    assert places == sorted(places)
+
+
+def test_json_has_null_for_what_is_no_finite_number(capsys):
+    print_json({"a": [float("nan"), 1.5], "b": {"c": -np.inf}})
+    assert json.loads(capsys.readouterr().out) == {"a": [None, 1.5], "b": {"c": None}}
 
 
 def test_without_data_that_of_the_world_is_collected_into_the_cache(cli, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""The command line: thin functions over the library. Wrong input ends in one line and exit status 2."""
+"""The command line: thin functions over the library. Wrong input prints one line and exits with status 2."""
 
 from __future__ import annotations
 
@@ -8,12 +8,25 @@ import warnings
 from typing import Annotated, Any
 
 import typer
+from typer.models import CommandInfo
 
 import dwmr
-from dwmr.cli import campaigns, collecting, exporting, learning, plans, trust  # noqa: F401 - they add their commands to the app
+from dwmr.cli import campaigns, collecting, exporting, learning, plans, trust  # noqa: F401 - register their commands
 from dwmr.cli.common import app, err, say
 from dwmr.errors import ExportFailed, InputError, TrainingDiverged
 from dwmr.worlds.digits import DigitsUnavailable
+
+COMMANDS = ["collect", "inspect", "presets", "train", "evaluate", "certify", "explore", "distil", "train-heuristic"]
+COMMANDS += ["plan", "plan-level", "plan-tasks", "export", "tune", "reproduce"]
+
+
+def _order(command: CommandInfo) -> int:
+    """--help lists the commands in the order in which users need them."""
+    name = command.name or getattr(command.callback, "__name__", "").replace("_", "-")
+    return COMMANDS.index(name) if name in COMMANDS else len(COMMANDS)
+
+
+app.registered_commands.sort(key=_order)
 
 
 @app.callback(invoke_without_command=True)
@@ -24,14 +37,14 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 
 def main() -> None:
-    """Run the command line; every foreseeable fault is one line on standard error and exit status 2."""
+    """Run the command line. Expected errors print one line on standard error and exit with status 2."""
     warnings.showwarning = _show_warning
     _show_log()
     usage_error: Any = typer.BadParameter.__base__
     try:
         status = app(standalone_mode=False)
     except usage_error as error:
-        if not error.format_message():  # no command was named, and the help is out already
+        if not error.format_message():  # no command given: the help has been printed
             sys.exit(0)
         _fail(error.format_message())
     except (InputError, TrainingDiverged, ExportFailed, DigitsUnavailable) as error:

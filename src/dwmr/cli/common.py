@@ -1,8 +1,9 @@
-"""What the commands share: the app, common options, printing, and finding the data."""
+"""What the commands share: the app, common options, printing, and opening runs and data."""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,14 +30,18 @@ MOST_SEEDS = 1000
 out = Console()
 err = Console(stderr=True, highlight=False)
 
-Seed = Annotated[int, typer.Option(help="Everything random follows from it.", min=0)]
+Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace outputs that dwmr wrote before.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that dwmr has written.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, as written by dwmr train.")]
+RunData = Annotated[Path | None, typer.Option(help="Data folder or .npz; by default the data of the run's world.")]
+Split = Annotated[str, typer.Option(help="Part of the data to use: test, val or train.")]
+Horizon = Annotated[int, typer.Option(help="Length of the longest roll-out, in steps.", min=1)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text and tables.")]
 
 
 def example(*lines: str) -> str:
-    """The epilogue of a command's help."""
+    """Examples at the end of a command's help."""
     return "\n\n".join(["[bold]Examples[/bold]", *(f"  $ {line}" for line in lines)])
 
 
@@ -48,7 +53,7 @@ def parse_settings(settings: list[str]) -> dict[str, Any]:
     values = dict(parse_option(setting) for setting in settings)
     fixed = {"benchmark", "model"} & set(values)
     if fixed:
-        raise InputError(f"{' and '.join(sorted(fixed))} come with the preset's name, not with --set")
+        raise InputError(f"--set cannot change {' or '.join(sorted(fixed))}, which belong to the preset's name")
     return values
 
 
@@ -57,7 +62,7 @@ def load_data(data: Path | None, benchmark: str) -> Splits:
     if data is not None:
         return load_splits(data)
     if benchmark not in WORLDS:
-        raise InputError(f"{benchmark!r} has no data of its own; name yours with --data")
+        raise InputError(f"{benchmark!r} has no data of its own; pass yours with --data PATH")
     return load_splits(cached_world(benchmark))
 
 
@@ -70,27 +75,37 @@ def check_split(name: str) -> None:
 
 
 def open_run(run: Path, data: Path | None, split: str, device: str) -> tuple[RunInfo, WorldModel, Splits, Transitions]:
-    """What a run folder says of itself, its model, the data, and the split of it to be judged on."""
+    """A run's description, its model, the data, and the split of it to evaluate on."""
     info, model = open_model(run, device)
     splits = load_data(data, info.config.benchmark)
     parts = parts_of(splits)
-    judged = parts.get(split)
-    if not isinstance(judged, Transitions):
-        raise InputError(f"the data has no split {split!r}; it has {', '.join(parts)}")
-    return info, model, splits, judged
+    chosen = parts.get(split)
+    if not isinstance(chosen, Transitions):
+        present = ", ".join(name for name in SPLITS if name in parts)
+        raise InputError(f"the data has no split {split!r}; choose one with --split: {present}")
+    return info, model, splits, chosen
 
 
 def open_model(run: Path, device: str) -> tuple[RunInfo, WorldModel]:
-    """What a run folder says of itself, and its model."""
+    """A run's description and its model."""
     if not (run / RUN).exists() and list(run.glob(f"seed-*/{RUN}")):
-        raise InputError(f"{run} holds several runs; name one, such as {sorted(run.glob('seed-*'))[0]}")
+        raise InputError(f"{run} holds several runs; choose one, such as {sorted(run.glob('seed-*'))[0]}")
     return read_info(run), WorldModel.load(run, device=device)
 
 
 def parts_of(splits: Splits) -> dict[str, Any]:
-    named = {"train": splits.train, "val": splits.val, "test": splits.test, "rollout": splits.rollout}
-    return {name: part for name, part in named.items() if part is not None}
+    """The parts that the data has, by name."""
+    return {name: part for name, part in vars(splits).items() if part is not None}
 
 
 def print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    """Print a value as JSON, with null for NaN and infinities, which JSON does not have."""
+    sys.stdout.write(json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
