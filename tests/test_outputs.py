@@ -38,7 +38,7 @@ def run(data, tmp_path_factory):
 @pytest.fixture
 def no_work(monkeypatch):
     """Nothing is loaded, trained or judged."""
-    for name in ("learning.open_run", "plans.open_model", "exporting.open_run", "campaigns.load_data"):
+    for name in ("evaluating.open_run", "plans.open_model", "exporting.open_run", "campaigns.load_data"):
         monkeypatch.setattr(f"dwmr.cli.{name}", lambda *words, **more: pytest.fail("work was done"))
 
 

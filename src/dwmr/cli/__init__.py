@@ -11,7 +11,7 @@ import typer
 from typer.models import CommandInfo
 
 import dwmr
-from dwmr.cli import campaigns, collecting, exporting, learning, plans, trust  # noqa: F401 - register their commands
+from dwmr.cli import campaigns, collecting, evaluating, exporting, learning, plans  # noqa: F401 - register their commands
 from dwmr.cli.common import app, err, say
 from dwmr.errors import ExportFailed, InputError, TrainingDiverged
 from dwmr.worlds.digits import DigitsUnavailable

@@ -1,4 +1,4 @@
-"""Training, distilling, evaluating, and the list of presets."""
+"""`dwmr train`, `dwmr distil` and `dwmr presets`."""
 
 from __future__ import annotations
 
@@ -15,29 +15,24 @@ from dwmr.cli.common import (
     MOST_SEEDS,
     AsJson,
     Device,
-    Overwrite,
+    RunData,
     Seed,
     app,
-    check_split,
     example,
     load_data,
     open_model,
-    open_run,
     out,
     parse_settings,
     print_json,
     say,
 )
-from dwmr.cli.trust import certificate
 from dwmr.config import option_names
 from dwmr.errors import InputError, TrainingDiverged
-from dwmr.evaluation.evaluate import evaluate_many
 from dwmr.files import check_output
 from dwmr.models.checkpoint import checkpoint_digest, read_info, save_model
 from dwmr.models.world_model import resolve_device
 from dwmr.presets import PRESETS, TUNED, preset
 from dwmr.training.distillation import check_numbers
-from dwmr.training.run_folder import read_metrics
 from dwmr.training.trainer import check_choices
 
 
@@ -106,21 +101,21 @@ def train(
     )
 )
 def distil(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder: the teacher.")],
-    folder: Annotated[Path, typer.Option("--out", help="Run folder to make.")],
-    rounds: Annotated[int, typer.Option(help="Lessons; what learned from one gives the next.", min=1)] = 2,
-    epochs: Annotated[int, typer.Option(help="Epochs of each.", min=1)] = 4,
-    lr: Annotated[float, typer.Option(help="Learning rate at the start of each.")] = 1e-3,
-    batch: Annotated[int, typer.Option(help="Transitions in a minibatch.", min=2)] = 256,
-    keep: Annotated[float, typer.Option(help="Bits whose looks agree in less than this share become 0.")] = 0.0,
-    data: Annotated[Path | None, typer.Option(help="Data folder or .npz; by default the run's benchmark.")] = None,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of the teacher.")],
+    folder: Annotated[Path, typer.Option("--out", help="Run folder to create.")],
+    rounds: Annotated[int, typer.Option(help="Rounds; the student of one teaches the next.", min=1)] = 2,
+    epochs: Annotated[int, typer.Option(help="Epochs per round.", min=1)] = 4,
+    lr: Annotated[float, typer.Option(help="Learning rate at the start of a round.")] = 1e-3,
+    batch: Annotated[int, typer.Option(help="Transitions per minibatch.", min=2)] = 256,
+    keep: Annotated[float, typer.Option(help="Switch off bits whose two views agree less than this (0 to 1).")] = 0.0,
+    data: RunData = None,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Teach a world model by what its own two looks at a state, encoding and prediction, say together.
+    """Self-distill: retrain a model on the consensus of its encoder and its predictor.
 
-    Without labels, from the training transitions alone. A decoder is not taught.
+    Uses the training transitions, and no labels. A decoder is not retrained.
     """
     check_output(folder, inputs=[run, data])
     check_numbers(rounds, epochs, lr, batch, keep)
@@ -135,90 +130,23 @@ def distil(
         return
     for number, lesson in enumerate(found.rounds, start=1):
         say(
-            f"round {number}: looks agreed in {100 * lesson['agreement']:.2f}% of the bits; encoding loss "
+            f"round {number}: both views agree in {100 * lesson['agreement']:.2f}% of the bits; encoding loss "
             f"{lesson['encoding_loss'][0]:.4f} to {lesson['encoding_loss'][-1]:.4f}, prediction loss "
             f"{lesson['prediction_loss'][0]:.4f} to {lesson['prediction_loss'][-1]:.4f}"
         )
     kept = found.rounds[-1]["kept"]
     bits = f"{model.bits} bits" if kept == model.bits else f"{model.bits} bits, {kept} of them in use"
-    say(f"{folder}: a model of {bits}; evaluate and plan take it like any other")
-
-
-@app.command(
-    epilog=example(
-        "dwmr evaluate runs/ice",
-        "dwmr evaluate runs/ice --data data/iceslider --split val --json",
-        "dwmr evaluate runs/ice --report report.html",
-        "dwmr evaluate runs/noisy --repair",
-    )
-)
-def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    data: Annotated[Path | None, typer.Option(help="Data folder or .npz; by default the run's benchmark.")] = None,
-    split: Annotated[str, typer.Option(help="test, val or train.")] = "test",
-    horizon: Annotated[int, typer.Option(help="Longest roll-out.", min=1)] = 1000,
-    report: Annotated[Path | None, typer.Option(help="Also write an HTML page to look at.")] = None,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Also judge codes mended by other frames of their episode.")
-    ] = False,
-    overwrite: Overwrite = False,
-    seed: Seed = 0,
-    device: Device = "auto",
-    as_json: AsJson = False,
-) -> None:
-    """Judge a world model: boards read from its bits, imagination, roll-outs, health of the code."""
-    check_split(split)
-    if report is not None:
-        from dwmr.plotting.pictures import require_matplotlib
-
-        require_matplotlib()
-        if report.is_dir() or not report.name:
-            raise InputError(f"--report names a file to write, got {str(report)!r}")
-        check_output(report, overwrite=overwrite, inputs=[run, data])
-    info, model, splits, test = open_run(run, data, split, device)
-    if report is not None:
-        test.board_labels("--report")  # refuses named groups of labels before any work
-    (found,) = evaluate_many(
-        [model],
-        train=splits.train,
-        test=test,
-        rollout=splits.rollout,
-        horizon=horizon,
-        seed=seed,
-        intervals=True,
-        repair=repair,
-    )
-    if report is not None:
-        from dwmr.report.page import write_report
-
-        write_report(
-            report,
-            info=info,
-            metrics=read_metrics(run),
-            model=model,
-            evaluation=found,
-            test=test,
-            certificate=certificate(model, test, splits.rollout, horizon=horizon, seed=seed),
-        )
-    if as_json:
-        print_json(found.figures)
-        return
-    for table in tables.evaluation(found.figures):
-        out.print(table)
-    if repair:
-        say(f"repaired: tier {found.figures['repair']['tier']}, from {found.figures['repair']['uses']}")
-    if report is not None:
-        say(f"report: {report}")
+    say(f"{folder}: a model of {bits}")
 
 
 @app.command(epilog=example("dwmr presets", "dwmr presets --json"))
 def presets(as_json: AsJson = False) -> None:
-    """List the presets, and the options that --set takes."""
+    """List the presets and the options of --set."""
     if as_json:
         print_json({name: config.to_dict() for name, config in PRESETS.items()})
         return
     out.print(tables.presets(PRESETS, TUNED))
-    say("tuned: trials of the search that found the values; –: start values")
+    say("tuned: number of trials of the search that found the values; –: not tuned")
     say(f"Options of --set: {', '.join(option_names())}")
 
 

@@ -1,4 +1,4 @@
-"""Figures as tables for the terminal."""
+"""Tables for the terminal."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MOST_TRIALS = 10  # shown of a tuning campaign
 SCORES = {
     "f1": "F1",
     "f1_true_labels": "F1, true labels",
-    "accuracy": "cells right",
-    "board_accuracy": "boards right",
+    "accuracy": "correct cells",
+    "board_accuracy": "correct boards",
     "changed_cells_f1": "F1, changed cells",
 }
 
@@ -39,13 +39,13 @@ SEARCHES = {
 
 
 def evaluation(figures: dict[str, Any]) -> list[Table]:
-    """The tables of `dwmr.evaluate`'s figures: those that are there."""
+    """The figures of `dwmr.evaluate` as tables."""
     found = []
     if "encoding" in figures:
         rows = {
             "encoding": figures["encoding"],
             "imagination": figures["imagination"],
-            "copy the board": figures["baselines"]["copy"],
+            "copy": figures["baselines"]["copy"],
             "majority": figures["baselines"]["majority"],
         }
         for name in ("encoding", "imagination"):
@@ -53,14 +53,14 @@ def evaluation(figures: dict[str, Any]) -> list[Table]:
                 rows[f"{name}, repaired"] = figures[f"{name}_repaired"]
         for row, scores in list(rows.items()):
             rows |= {f"{row}: {group}": each for group, each in scores.get("groups", {}).items()}
-        found.append(_table("Boards read by a linear probe, in percent", SCORES, rows))
+        found.append(_table("Board scores of a linear probe, in percent", SCORES, rows))
     if "intervals" in figures:
         found.append(_intervals(figures["intervals"]))
     if figures.get("rollout"):
         columns = {
-            "bits": "bits right",
+            "bits": "correct bits",
             "copy_bits": "copying",
-            "exact": "codes right",
+            "exact": "exact codes",
             "copy_exact": "copying",
             "f1": "F1",
             "copy_f1": "copying",
@@ -72,32 +72,37 @@ def evaluation(figures: dict[str, Any]) -> list[Table]:
 
 
 def certificate(found: dict[str, Any]) -> list[Table]:
-    """The tables of `dwmr.certify`'s figures: the answers first, then what they come from."""
+    """The figures of `dwmr.certify` as tables: the answers first, then the details."""
     answers = [
         [each["answer"], f"{_number(each['figure'])} {each['unit']}", f"{each['question']}\n  {each['remark']}"]
         for each in found["verdicts"]
     ]
-    drift = {"bits": "bits right", "exact": "codes right", "known": "known codes", "known_seen": "known, if seen"}
+    drift = {"bits": "correct bits", "exact": "exact codes", "known": "known codes", "known_seen": "known, real frames"}
     plain = {name: {"value": value} for name, value in found.items() if not isinstance(value, dict | list | str)}
     shown = [
-        text_table("How far to trust this model", ["", "figure", ""], answers, texts=3),
+        text_table("Reliability", ["", "figure", ""], answers, texts=3),
         _table("Drift over imagined steps, in percent", drift, found["drift"], first="steps"),
-        _table("Pixel noise", {"same_code": "codes kept", "same_bits": "bits kept"}, found["noise"], first="strength"),
+        _table(
+            "Under pixel noise, in percent",
+            {"same_code": "same codes", "same_bits": "same bits"},
+            found["noise"],
+            first="std",
+        ),
         _table("Code", {"value": ""}, plain | {name: {"value": value} for name, value in found["information"].items()}),
     ]
     wrong = found.get("graphs", {}).get("wrong")
     if wrong:
-        headings = ["level", "state", "action", "should lead to", "leads to"]
+        headings = ["level", "state", "action", "expected", "got"]
         lines = [
-            [edge["level"], edge["state"], str(edge["action"]), edge["expected"], edge["got"] or "a code of no state"]
+            [edge["level"], edge["state"], str(edge["action"]), edge["expected"], edge["got"] or "no state"]
             for edge in wrong
         ]
-        shown.append(text_table("The first wrong edges", headings, lines, texts=5))
+        shown.append(text_table("Wrong moves (the first ten)", headings, lines, texts=5))
     return shown
 
 
 def presets(configs: dict[str, Config], tuned: dict[str, dict[str, Any]]) -> Table:
-    """The presets, with a few of their values and the trials they were tuned with."""
+    """The presets with a few of their values, and the number of trials they were tuned with."""
     rows = {
         name: {
             "bits": config.bits,
@@ -175,14 +180,14 @@ def _significant(value: Any) -> str:
 
 
 def last_epoch(metrics: list[dict[str, Any]]) -> str:
-    """One line on how training ended."""
+    """The last epoch of a training, in one line."""
     if not metrics:
         return "no epochs"
     last = metrics[-1]
     terms = ", ".join(f"{name} {value:.3f}" for name, value in last["terms"].items())
     bits = last["bits"]
-    exact = f"; next code exact {last['val']['exact_next']:.1f}%" if "val" in last else ""
-    return f"{last['epoch']} epochs; {terms}; {bits['flips']:.1f} flips an action, {bits['dead']} dead bits{exact}"
+    exact = f"; exact next codes {last['val']['exact_next']:.1f}%" if "val" in last else ""
+    return f"{last['epoch']} epochs; {terms}; {bits['flips']:.1f} flips per action, {bits['dead']} dead bits{exact}"
 
 
 def _table(title: str, columns: dict[str, str], rows: dict[str, dict[str, Any]], first: str = "") -> Table:
@@ -196,7 +201,7 @@ def _table(title: str, columns: dict[str, str], rows: dict[str, dict[str, Any]],
 
 
 def text_table(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]], texts: int = 1) -> Table:
-    """A table of strings; the first ``texts`` columns to the left, the others to the right."""
+    """A table of strings; the first ``texts`` columns are left-aligned, the others right-aligned."""
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     for place, heading in enumerate(headings):
         table.add_column(heading, justify="left" if place < texts else "right", no_wrap=place < min(texts, 2))
@@ -206,7 +211,7 @@ def text_table(title: str, headings: Sequence[str], lines: Sequence[Sequence[str
 
 
 def _intervals(intervals: dict[str, Any]) -> Table:
-    title = f"Their 95% intervals, by drawing the {intervals['units']} levels or episodes of the split again"
+    title = f"95% bootstrap intervals over the {intervals['units']} levels or episodes of the split"
     rows: dict[str, Any] = {}
     for part in ("encoding", "imagination"):
         groups = intervals[part].get("groups")

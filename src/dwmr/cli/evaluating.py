@@ -1,0 +1,157 @@
+"""`dwmr evaluate` and `dwmr certify`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import dwmr
+from dwmr.cli import tables
+from dwmr.cli.common import (
+    AsJson,
+    Device,
+    Horizon,
+    Overwrite,
+    RunData,
+    RunFolder,
+    Seed,
+    Split,
+    app,
+    check_split,
+    example,
+    open_run,
+    out,
+    print_json,
+    say,
+)
+from dwmr.data.transitions import Splits, Transitions
+from dwmr.errors import InputError
+from dwmr.evaluation.evaluate import evaluate_many
+from dwmr.files import check_output
+from dwmr.models.world_model import WorldModel
+from dwmr.training.run_folder import read_metrics
+from dwmr.worlds.registry import WORLDS
+
+MAX_LEVELS = 250
+
+
+@app.command(
+    epilog=example(
+        "dwmr evaluate runs/ice",
+        "dwmr evaluate runs/ice --data data/iceslider --split val --json",
+        "dwmr evaluate runs/ice --report report.html",
+        "dwmr evaluate runs/noisy --repair",
+    )
+)
+def evaluate(
+    run: RunFolder,
+    data: RunData = None,
+    split: Split = "test",
+    horizon: Horizon = 1000,
+    report: Annotated[Path | None, typer.Option(help="Also write an HTML page to this file.")] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Also score codes corrected with other frames of their episode.")
+    ] = False,
+    overwrite: Overwrite = False,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Evaluate a world model: board scores, roll-outs, and the health of its code.
+
+    Board scores need labels; they come with 95% bootstrap intervals and two baselines, copying the board and the most
+    frequent labels. Without labels only the other figures are printed.
+    """
+    check_split(split)
+    if report is not None:
+        from dwmr.plotting.pictures import require_matplotlib
+
+        require_matplotlib()
+        if report.is_dir() or not report.name:
+            raise InputError(f"--report must be the path of an HTML file, got {str(report)!r}")
+        check_output(report, overwrite=overwrite, inputs=[run, data])
+    info, model, splits, test = open_run(run, data, split, device)
+    if report is not None:
+        test.board_labels("--report")  # refuses named groups of labels before any work
+    (evaluation,) = evaluate_many(
+        [model],
+        train=splits.train,
+        test=test,
+        rollout=splits.rollout,
+        horizon=horizon,
+        seed=seed,
+        intervals=True,
+        repair=repair,
+    )
+    if report is not None:
+        from dwmr.report.page import write_report
+
+        write_report(
+            report,
+            info=info,
+            metrics=read_metrics(run),
+            model=model,
+            evaluation=evaluation,
+            test=test,
+            certificate=_certificate(model, splits, test, horizon, seed),
+        )
+    if as_json:
+        print_json(evaluation.figures)
+        return
+    for table in tables.evaluation(evaluation.figures):
+        out.print(table)
+    if repair:
+        say(f"Repaired codes (tier J) use {evaluation.figures['repair']['uses']}.")
+    if report is not None:
+        say(f"Report: {report}")
+
+
+@app.command(
+    epilog=example(
+        "dwmr certify runs/ice",
+        "dwmr certify runs/ice --data data/iceslider --levels 50 --json",
+    )
+)
+def certify(
+    run: RunFolder,
+    data: RunData = None,
+    split: Split = "test",
+    horizon: Horizon = 1000,
+    levels: Annotated[
+        int, typer.Option(help="Number of levels to compare with their true graph.", min=0, max=MAX_LEVELS)
+    ] = MAX_LEVELS,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Answer ten yes/no questions about how reliable a model is.
+
+    Each answer comes from one figure. Most questions need no labels; what the data cannot answer is "not tested".
+    """
+    check_split(split)
+    _, model, splits, test = open_run(run, data, split, device)
+    certificate = _certificate(model, splits, test, horizon, seed, levels)
+    if as_json:
+        print_json(certificate)
+        return
+    for table in tables.certificate(certificate):
+        out.print(table)
+    say(certificate["summary"])
+
+
+def _certificate(
+    model: WorldModel, splits: Splits, test: Transitions, horizon: int, seed: int, levels: int = MAX_LEVELS
+) -> dict[str, Any]:
+    """`dwmr.certify` of a model, with the true graphs of the world that the data comes from."""
+    if (test.image_shape, test.n_actions) != (model.image_shape, model.n_actions):
+        raise InputError(
+            f"the model expects images {model.image_shape} and {model.n_actions} actions, but the data has "
+            f"{test.image_shape} and {test.n_actions}"
+        )
+    world = WORLDS.get(test.about.get("benchmark", ""))
+    graphs = world.true_graphs(world.levels["test"][:levels], seed) if world is not None and levels else None
+    return dwmr.certify(
+        model.encode, model.predict, test, rollouts=splits.rollout, graphs=graphs, horizon=horizon, seed=seed
+    )
