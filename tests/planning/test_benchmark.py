@@ -73,8 +73,8 @@ def test_a_killed_evaluation_continues_where_it_stopped(tmp_path, monkeypatch):
     results, made_with = Results(tmp_path / "planning.json", "iceslider"), {"preset": "iceslider/dwmr", "radius": 0}
     blind = Agent(lambda images: torch.zeros(len(images), 1, dtype=torch.int64), None, bits=64)
     tried = []
-    real = benchmark._try
-    monkeypatch.setattr(benchmark, "_try", lambda task, *rest: tried.append(task.name) or real(task, *rest))
+    real = benchmark.solve_task
+    monkeypatch.setattr(benchmark, "solve_task", lambda task, *rest: tried.append(task.name) or real(task, *rest))
 
     def evaluate(values=made_with):
         log = results.log("simulator", values)

@@ -18,15 +18,13 @@ from dwmr.errors import InputError, unknown
 from dwmr.files import check_output
 from dwmr.models.checkpoint import RunInfo, checkpoint_digest
 from dwmr.models.world_model import WorldModel
-from dwmr.planning import PLANNERS, Agent, Budget, act, find_planner, prepared
-from dwmr.planning.benchmark import ENTRIES, Results, Setting, evaluate_planner
+from dwmr.planning import PLANNERS, Agent, Budget, find_planner, prepared
+from dwmr.planning.benchmark import ENTRIES, Results, Setting, evaluate_planner, solve_task
 from dwmr.planning.heuristic_training import HeuristicTraining
 from dwmr.planning.heuristic_training import train_heuristic as train
-from dwmr.planning.simulator import TaskWorld
 from dwmr.planning.strip import Strip, save_strip, strip_files
 from dwmr.presets import changes
 from dwmr.provenance import describe_machine
-from dwmr.seeding import rng
 from dwmr.worlds.registry import WORLDS, action_names, find_world, tasks_of
 
 STARTS = 20_000  # training frames that imagined walks begin from
@@ -89,16 +87,8 @@ def plan(
         real[-1] = last
     title = f"{planner}: {found.outcome}, {len(found.actions)} actions"
     shown = Strip(real, found.codes, _names(info, found.actions), title)
-    figures = {
-        "outcome": found.outcome,
-        "reason": found.reason,
-        "actions": found.actions,
-        "optimal_in_model": found.optimal,
-        "expanded": found.expanded,
-        "generated": found.generated,
-        "seconds": found.seconds,
-        "radius": agent.radius,
-    }
+    names = ("outcome", "reason", "actions", "optimal", "expanded", "generated", "seconds")
+    figures = {name: getattr(found, name) for name in names} | {"radius": agent.radius}
     _report(run, model, shown, figures, strip, as_json)
 
 
@@ -123,32 +113,18 @@ def plan_level(
     The agent follows its plan and plans again where the world does not do what was predicted. It says itself when it
     believes that it reached the goal; the true state decides whether it did.
     """
-    search = find_planner(planner)
+    find_planner(planner)
     _check_strip(strip, overwrite, [run, data])
     info, model, agent = _open(run, data, seed, device)
     known = find_world(info.config.benchmark).with_digits(_digits(agent))
     task = known.task(known.task_numbers.start + level, seed=seed)
     setting = Setting(seconds=seconds, task_seconds=3 * seconds, seed=seed)
-    world, goal = TaskWorld(task), agent.goal_of(task.paint(task.goal))
-    generator = rng(seed, "acting", planner)
-    episode = act(world, agent, goal, search, agent.heuristic_for(goal), setting.limits, generator=generator)
-    title = f"{task.name}: {planner} ends with {episode.ending} after {len(episode.actions)} actions "
-    title += f"(optimal {task.optimal}); the goal is {'' if world.solved else 'not '}reached"
+    trial, episode = solve_task(task, agent, planner, setting)
+    title = f"{task.name}: {planner} ends with {trial.ending} after {trial.actions} actions "
+    title += f"(optimal {task.optimal}); the goal is {'' if trial.solved else 'not '}reached"
     shown = Strip(episode.frames, torch.cat(episode.expected), _names(info, episode.actions), title)
-    figures = {
-        "task": task.name,
-        "ending": episode.ending,
-        "solved": world.solved,
-        "outcome": episode.plans[0].outcome if episode.plans else None,
-        "reason": next((plan.reason for plan in episode.plans if plan.reason and not plan.solved), ""),
-        "actions": episode.actions,
-        "optimal": task.optimal,
-        "replans": episode.replans,
-        "random_actions": episode.random_actions,
-        "generated": sum(plan.generated for plan in episode.plans),
-        "seconds": episode.seconds,
-        "radius": agent.radius,
-    }
+    reasons = [plan.reason for plan in episode.plans if plan.reason and not plan.solved]
+    figures = asdict(trial) | {"actions": episode.actions, "reason": reasons[0] if reasons else ""}
     _report(run, model, shown, figures, strip, as_json)
 
 

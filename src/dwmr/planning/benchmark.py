@@ -15,7 +15,7 @@ import numpy as np
 from dwmr.errors import InputError, unknown
 from dwmr.evaluation.intervals import wilson
 from dwmr.files import atomic_write_json, atomic_write_text
-from dwmr.planning.acting import DONE, Limits, act, greedy_step, random_step
+from dwmr.planning.acting import DONE, Episode, Limits, act, greedy_step, random_step
 from dwmr.planning.agent import Agent
 from dwmr.planning.goals import CodeGoal
 from dwmr.planning.problem import EXHAUSTED, Budget, no_heuristic
@@ -150,7 +150,7 @@ def try_tasks(
         for number, task in enumerate(tasks):
             trial = log.trials.get(task.name) if log is not None else None
             if trial is None:
-                trial = _try(task, agent, name, setting, number)
+                trial, _ = solve_task(task, agent, name, setting, number)
                 if log is not None:
                     log.add(trial)
             trials.append(trial)
@@ -202,7 +202,8 @@ def evaluate_planner(
     return entry
 
 
-def _try(task: Task, agent: Agent, name: str, setting: Setting, number: int) -> Trial:
+def solve_task(task: Task, agent: Agent, name: str, setting: Setting, number: int = 0) -> tuple[Trial, Episode]:
+    """Act in the world of a task, with the planner or control of that name; ``number`` varies the random actions."""
     generator = rng(setting.seed, "acting", name, number)
     if name == "simulator":
         agent = Agent(true_codes, true_dynamics(task), bits=64)
@@ -214,7 +215,7 @@ def _try(task: Task, agent: Agent, name: str, setting: Setting, number: int) -> 
     planner = _planner(name, setting.simulated, generator)
     episode = act(world, agent, goal, planner, heuristic, setting.limits, generator=generator)
     first = episode.plans[0] if episode.plans else None
-    return Trial(
+    trial = Trial(
         task=task.name,
         ending=episode.ending,
         solved=episode.ending == DONE and world.solved,
@@ -229,6 +230,7 @@ def _try(task: Task, agent: Agent, name: str, setting: Setting, number: int) -> 
         generated=sum(plan.generated for plan in episode.plans),
         seconds=episode.seconds,
     )
+    return trial, episode
 
 
 def _planner(name: str, simulated: str, generator: np.random.Generator) -> Planner:

@@ -5,8 +5,7 @@ Codes are packed words, int64 (N, W), as in `dwmr.planning.packing`.
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
@@ -73,30 +72,3 @@ class Plan:
     @property
     def solved(self) -> bool:
         return self.outcome == SOLVED
-
-
-@dataclass
-class Meter:
-    """Counts the work of one search and says when a budget has ended."""
-
-    budget: Budget
-    width: int
-    expanded: int = 0
-    generated: int = 0
-    started: float = field(default_factory=time.perf_counter)
-
-    @property
-    def seconds(self) -> float:
-        return time.perf_counter() - self.started
-
-    def affordable(self, n_actions: int) -> int:
-        """States that may still be expanded within the budget of nodes."""
-        return (self.budget.nodes - self.generated) // n_actions
-
-    def ended(self, n_actions: int, memory: int) -> str:
-        """Which budget has ended, or an empty word; ``memory`` is what the next step would hold."""
-        if self.affordable(n_actions) < 1:
-            return "nodes"
-        if self.seconds > self.budget.seconds:
-            return "seconds"
-        return "memory" if memory > self.budget.memory else ""

@@ -7,6 +7,7 @@ code. Duplicates are removed exactly.
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +26,6 @@ from dwmr.planning.problem import (
     Dynamics,
     Goal,
     Heuristic,
-    Meter,
     Plan,
     no_heuristic,
 )
@@ -53,21 +53,15 @@ def _on_one_thread(planner: Planner) -> Planner:
     return search
 
 
-@dataclass(frozen=True)
 class _Search:
-    """One search: its inputs, and the states found so far."""
+    """One search: its inputs, the states found so far, and its work."""
 
-    dynamics: Dynamics
-    goal: Goal
-    heuristic: Heuristic
-    nodes: Nodes
-    meter: Meter
-
-    @staticmethod
-    def begin(dynamics: Dynamics, start: Tensor, goal: Goal, heuristic: Heuristic, budget: Budget) -> _Search:
+    def __init__(self, dynamics: Dynamics, start: Tensor, goal: Goal, heuristic: Heuristic, budget: Budget) -> None:
         if start.ndim != 2 or len(start) != 1:
             raise InputError(f"a search begins with one code (1, W), got shape {tuple(start.shape)}")
-        return _Search(dynamics, goal, heuristic, Nodes(start), Meter(budget, start.shape[1]))
+        self.dynamics, self.goal, self.heuristic, self.budget = dynamics, goal, heuristic, budget
+        self.nodes, self.started = Nodes(start), time.perf_counter()
+        self.expanded = self.generated = 0
 
     def expand(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Codes (M, W) that possible actions lead to, the states (M,) they come from, and the actions (M,)."""
@@ -78,13 +72,22 @@ class _Search:
         if possible is not None:
             kept = torch.nonzero(possible.flatten()).squeeze(1)
             flat = flat[0][kept], flat[1][kept], flat[2][kept]
-        self.meter.expanded += len(states)
-        self.meter.generated += len(flat[0])
+        self.expanded += len(states)
+        self.generated += len(flat[0])
         return flat
 
+    def affordable(self) -> int:
+        """States that may still be expanded within the budget of nodes."""
+        return (self.budget.nodes - self.generated) // self.dynamics.n_actions
+
     def ended(self, batch: int) -> str:
+        """Which budget ends before another batch of states, or an empty string."""
+        if self.affordable() < 1:
+            return "nodes"
+        if time.perf_counter() - self.started > self.budget.seconds:
+            return "seconds"
         states = self.nodes.count + batch * self.dynamics.n_actions
-        return self.meter.ended(self.dynamics.n_actions, Nodes.bytes_for(states, self.meter.width))
+        return "memory" if Nodes.bytes_for(states, self.nodes.words.shape[1]) > self.budget.memory else ""
 
     def found(self, words: Tensor, first: int = 0) -> int | None:
         """Number of the first code that is a goal, counted from ``first``."""
@@ -99,10 +102,10 @@ class _Search:
             self.nodes.words[torch.tensor(states, device=self.nodes.device)],
             optimal=optimal,
             reason=reason,
-            expanded=self.meter.expanded,
-            generated=self.meter.generated,
+            expanded=self.expanded,
+            generated=self.generated,
             kept=self.nodes.count,
-            seconds=self.meter.seconds,
+            seconds=time.perf_counter() - self.started,
         )
 
     def guess(self, new: slice) -> None:
@@ -129,7 +132,7 @@ def breadth_first(
 
     The heuristic is only used to choose the state nearest to the goal when the budget ends.
     """
-    search = _Search.begin(dynamics, start, goal, heuristic, budget)
+    search = _Search(dynamics, start, goal, heuristic, budget)
     if search.found(start) is not None:
         return search.answer(SOLVED, 0, optimal=True)
     layer, cost = range(1), 0
@@ -137,7 +140,7 @@ def breadth_first(
         cost, first = cost + 1, search.nodes.count
         at = layer.start
         while at < layer.stop:
-            size = min(batch, layer.stop - at, max(1, search.meter.affordable(dynamics.n_actions)))
+            size = min(batch, layer.stop - at, max(1, search.affordable()))
             if reason := search.ended(size):
                 for part in range(0, search.nodes.count, batch):
                     search.guess(slice(part, part + batch))
@@ -184,7 +187,7 @@ def best_first(
     many times longer. Where costs do not count, the first goal generated ends the search. A state that is reached
     again with fewer actions is opened again.
     """
-    search = _Search.begin(dynamics, start, goal, heuristic, budget)
+    search = _Search(dynamics, start, goal, heuristic, budget)
     nodes = search.nodes
     queue = BucketQueue(start.device)
 
@@ -201,7 +204,7 @@ def best_first(
             best = goals[nodes.cost[goals].argmin()]
             if not order.cost or PRIORITIES_PER_ACTION * order.cost * int(nodes.cost[best]) <= lowest:
                 return search.answer(SOLVED, int(best), optimal=proven)
-        size = min(batch, max(1, search.meter.affordable(dynamics.n_actions)))
+        size = min(batch, max(1, search.affordable()))
         if reason := search.ended(size):
             if len(goals):
                 return search.answer(SOLVED, int(goals[nodes.cost[goals].argmin()]), reason)
