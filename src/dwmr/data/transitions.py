@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -239,6 +239,9 @@ class Rollouts:
         store.save(path, "rollouts", store.Stored(arrays, values, dict(self.about)))
 
 
+Made = TypeVar("Made", Transitions, Rollouts)
+
+
 @dataclass(frozen=True)
 class Splits:
     """A data folder: the splits to train on, to choose by and to test on."""
@@ -253,40 +256,17 @@ def load_transitions(path: str | Path) -> Transitions:
     """Transitions from a stored folder, or from an ``.npz`` archive with the same names."""
     path = Path(path)
     if path.suffix == ".npz":
-        if not path.is_file():
-            raise InputError(f"{path} does not exist")
-        arrays = store.load_npz(path)
-        actions = arrays.get("actions")
-        if "n_actions" not in arrays and actions is not None and actions.size:
-            check_integers(f"{path}: actions", actions)
-            arrays["n_actions"] = np.asarray(int(actions.max()) + 1)
-        values: dict[str, Any] = {}
-        if "action_names" in arrays:
-            names = arrays.pop("action_names")
-            if names.dtype.kind != "U":
-                raise InputError(f"{path}: action_names must be strings, got {names.dtype}")
-            values["action_names"] = tuple(names.tolist())
-        for name in [each for each in arrays if each in ("n_actions", "n_classes") or each.startswith("n_classes.")]:
-            value = arrays.pop(name)
-            if value.size != 1 or value.dtype.kind not in "iu":
-                raise InputError(f"{path}: {name} must be one integer, got {value.dtype} {value.shape}")
-            values[name] = int(value.item())
-        return _make_transitions(path, {**arrays, **values})
+        return _build(Transitions, path, _read_npz(path))
     if not store.is_store(path) and store.is_store(path / "train"):
         raise InputError(f"{path} is a data folder with several splits; name one, such as {path / 'train'}")
     stored = store.load(path, "transitions")
-    return _make_transitions(path, {**stored.arrays, **stored.values, "about": stored.about})
+    return _build(Transitions, path, {**stored.arrays, **stored.values, "about": stored.about})
 
 
 def load_rollouts(path: str | Path) -> Rollouts:
+    """Roll-outs from a stored folder."""
     stored = store.load(path, "rollouts")
-    try:
-        parts: dict[str, Any] = {**stored.arrays, **stored.values, "about": stored.about}
-        return Rollouts(**parts)
-    except InputError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{path}: {error}") from error
+    return _build(Rollouts, Path(path), {**stored.arrays, **stored.values, "about": stored.about})
 
 
 def load_splits(path: str | Path) -> Splits:
@@ -340,14 +320,36 @@ def _grouped(parts: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _make_transitions(path: Path, parts: dict[str, Any]) -> Transitions:
+def _read_npz(path: Path) -> dict[str, Any]:
+    """The arrays of an archive, with single values as such; ``n_actions`` may be missing."""
+    if not path.is_file():
+        raise InputError(f"{path} does not exist")
+    parts: dict[str, Any] = dict(store.load_npz(path))
+    actions = parts.get("actions")
+    if "n_actions" not in parts and actions is not None and actions.size:
+        check_integers(f"{path}: actions", actions)
+        parts["n_actions"] = np.asarray(int(actions.max()) + 1)
+    for name, value in parts.items():
+        if name.partition(".")[0] in ("n_actions", "n_classes"):
+            if value.size != 1 or value.dtype.kind not in "iu":
+                raise InputError(f"{path}: {name} must be one integer, got {value.dtype} {value.shape}")
+            parts[name] = int(value.item())
+    names = parts.get("action_names")
+    if names is not None and names.dtype.kind != "U":
+        raise InputError(f"{path}: action_names must be strings, got {names.dtype}")
+    return parts
+
+
+def _build(made: type[Made], path: Path, parts: Mapping[str, Any]) -> Made:
+    """Transitions or roll-outs from stored parts; errors name the path."""
     try:
         parts = _grouped(parts)
-        known = set(Transitions.__dataclass_fields__)
-        if missing := {"obs", "actions", "next_obs", "n_actions"} - set(parts):
+        known = {each.name: each for each in fields(made)}
+        required = {name for name, each in known.items() if each.default is each.default_factory is MISSING}
+        if missing := required - set(parts):
             raise InputError(f"lacks {', '.join(sorted(missing))}")
-        if extra := set(parts) - known:
+        if extra := set(parts) - set(known):
             raise InputError(f"unknown arrays {', '.join(sorted(extra))}; known: {', '.join(sorted(known))}")
-        return Transitions(**parts)
-    except InputError as error:
+        return made(**parts)
+    except (TypeError, ValueError) as error:
         raise InputError(f"{path}: {error}") from error
