@@ -1,11 +1,11 @@
-"""Are the weights of the paper's models the same, to the last bit, as at an older commit?
+"""Are the weights of the paper's models and their figures the same, to the last bit, as at an older commit?
 
     python experiments/unchanged.py --against 0619f47              # the presets
     python experiments/unchanged.py --against 0619f47 --restamp    # every stored cell of the tables
 
 Trains each configuration for three epochs on small random data, on one CPU core without any speed-up: once with this
-code and once with the code of the older commit, each in a process of its own. Ends with status 1 if a weight differs.
-Names of tensors may differ; their values may not.
+code and once with that of the older commit, each in a process of its own. Ends with status 1 if a weight differs, or
+a figure of `dwmr.evaluate` that both have. Names of tensors may differ; their values may not.
 
 With --restamp, runs in results/runs that were made with the code of the older commit, and whose weights are the same,
 are marked as up to date. Runs stored before 0.2 do not name their code; they count as made with the older commit if
@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ EARLY = {"cross_from": 0, "cross_to": 1, "cosine_from": 0}  # so that three epoc
 RENAMED: dict[str, str] = {}  # options by their present name, with the name at older commits
 
 Values = dict[str, Any]
-Weights = dict[str, np.ndarray]
+Outcome = tuple[dict[str, np.ndarray], dict[str, Any]]  # weights and figures
 
 
 def presets() -> dict[str, Values]:
@@ -72,8 +73,17 @@ def transitions(shape: tuple[int, ...], count: int = 48) -> Any:
     def frames(of: np.ndarray) -> np.ndarray:
         return np.clip(pictures[of % 7] + random.integers(-20, 21, (count, *shape)), 0, 255).astype(np.uint8)
 
-    episode = np.zeros(count, np.int64)
-    return dwmr.Transitions(frames(place[:-1]), actions, frames(place[1:]), n_actions=4, episode=episode)
+    states = place[:, None] % 7 >= np.arange(1, 3)  # two cells with two labels
+    return dwmr.Transitions(
+        frames(place[:-1]),
+        actions,
+        frames(place[1:]),
+        n_actions=4,
+        state=states[:-1].astype(np.int64),
+        next_state=states[1:].astype(np.int64),
+        n_classes=2,
+        episode=np.zeros(count, np.int64),
+    )
 
 
 def trained(values: Values) -> Any:
@@ -89,31 +99,54 @@ def trained(values: Values) -> Any:
         return dwmr.train(config, train=data, seed=3, device="cpu", fast="off", progress=False)
 
 
-def write_weights(folder: Path) -> None:
-    """Train every case in ``folder``, and write its weights there."""
+def write_outcomes(folder: Path) -> None:
+    """Train and evaluate every case in ``folder``, and write weights and figures there."""
+    import dwmr
+
     torch.set_num_threads(1)
     for number, values in enumerate(json.loads((folder / "cases.json").read_text()).values()):
-        weights = {name: value.numpy() for name, value in trained(values).model.state_dict().items()}
-        np.savez(folder / f"{number}.npz", **weights)
+        run = trained(values)
+        data = transitions(SHAPES[run.config.benchmark.removesuffix("-noisy")])
+        figures = dwmr.evaluate(run.model, train=data, test=data)
+        (folder / f"{number}.json").write_text(json.dumps(figures))
+        np.savez(folder / f"{number}.npz", **{name: value.numpy() for name, value in run.model.state_dict().items()})
 
 
-def weights_of(source: Path, cases: dict[str, Values]) -> dict[str, Weights]:
-    """The weights of every case, trained in a process of its own with the package in ``source``."""
+def outcomes_of(source: Path, cases: dict[str, Values]) -> dict[str, Outcome]:
+    """Weights and figures of every case, made in a process of its own with the package in ``source``."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "cases.json").write_text(json.dumps(cases))
-        command = [sys.executable, __file__, "--write-weights", folder]
+        command = [sys.executable, __file__, "--worker", folder]
         subprocess.run(command, env=os.environ | {"PYTHONPATH": str(source)}, check=True, cwd=folder)
-        return {name: dict(np.load(Path(folder, f"{number}.npz"))) for number, name in enumerate(cases)}
+        return {
+            name: (
+                dict(np.load(Path(folder, f"{number}.npz"))),
+                dict(flattened(json.loads(Path(folder, f"{number}.json").read_text()))),
+            )
+            for number, name in enumerate(cases)
+        }
 
 
-def difference(before: Weights, now: Weights) -> str | None:
-    """How two sets of weights differ, or None. Tensors are compared by name, or in any order if they were renamed."""
-    if before.keys() == now.keys():
-        different = [name for name in now if now[name].tobytes() != before[name].tobytes()]
-        far = max((float(abs(now[name] - before[name]).max()) for name in different), default=0.0)
-        return f"{len(different)} of {len(now)} tensors differ, by up to {far:.2g}" if different else None
-    same = sorted(value.tobytes() for value in before.values()) == sorted(value.tobytes() for value in now.values())
-    return None if same else f"tensors were renamed, and their values differ: {sorted(before.keys() ^ now.keys())}"
+def flattened(figures: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested figures as pairs of path and value."""
+    if isinstance(figures, dict):
+        for name, value in figures.items():
+            yield from flattened(value, f"{path}/{name}")
+    else:
+        yield path, figures
+
+
+def difference(before: Outcome, now: Outcome) -> str | None:
+    """How two outcomes differ, or None. Tensors are compared by name, or in any order if they were renamed."""
+    older, newer = before[0], now[0]
+    if older.keys() != newer.keys():
+        if sorted(map(np.ndarray.tobytes, older.values())) != sorted(map(np.ndarray.tobytes, newer.values())):
+            return f"tensors were renamed, and their values differ: {sorted(older.keys() ^ newer.keys())}"
+    elif different := [name for name in newer if newer[name].tobytes() != older[name].tobytes()]:
+        far = max(float(abs(newer[name] - older[name]).max()) for name in different)
+        return f"{len(different)} of {len(newer)} tensors differ, by up to {far:.2g}"
+    figures = [name for name, value in now[1].items() if name in before[1] and before[1][name] != value]
+    return f"the weights are the same, but not the figures {figures}" if figures else None
 
 
 def stored_cells() -> dict[str, Values]:
@@ -146,10 +179,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", metavar="COMMIT", help="the older commit")
     parser.add_argument("--restamp", action="store_true", help="check the stored cells, and mark what is up to date")
-    parser.add_argument("--write-weights", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.write_weights:
-        write_weights(given.write_weights)
+    if given.worker:
+        write_outcomes(given.worker)
         return
     if not given.against:
         parser.error("--against COMMIT is missing")
@@ -162,7 +195,7 @@ def main() -> None:
         subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
         package = Path(folder, "src", "dwmr")
         older_digest = code_digest(package=package) if (package / "provenance.py").exists() else None
-        before, now = weights_of(package.parent, cases), weights_of(ROOT / "src", cases)
+        before, now = outcomes_of(package.parent, cases), outcomes_of(ROOT / "src", cases)
     differences = {name: difference(before[name], now[name]) for name in cases}
     for name, found in differences.items():
         print(f"{name}: {found or 'the same to the last bit'}")

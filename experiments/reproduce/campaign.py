@@ -33,6 +33,7 @@ from experiments.reproduce.store import OTHER_CODE, StoredRun, add_runs, read_ce
 
 MARGIN = 1.25  # factor on estimates, so that a budget is kept even if an estimate is too low
 
+Result = dwmr.Run | TrainingDiverged
 log = logging.getLogger("dwmr")
 
 
@@ -213,7 +214,7 @@ class _Maker:
 
     def check_models(self, cell: Cell, seeds: list[int]) -> None:
         """Refuse a folder for models that holds anything but these runs, finished or not."""
-        for seed, place in self._places(cell, seeds).items():
+        for seed, place in zip(seeds, self._places(cell, seeds), strict=True):
             if place is None:
                 continue
             if not os.path.lexists(place):
@@ -226,39 +227,28 @@ class _Maker:
             if stored.distilled is not None or stored.config.epochs != epochs or epochs_done(place) > epochs:
                 raise InputError(f"{place} holds another run than {epochs} epochs of {cell.config.name}")
 
-    def _places(self, cell: Cell, seeds: list[int]) -> dict[int, Path | None]:
+    def _places(self, cell: Cell, seeds: list[int]) -> list[Path | None]:
         """The run folder of each seed, None where models are not kept."""
-        return {seed: None if self.models is None else self.models / cell.key / f"seed-{seed}" for seed in seeds}
+        return [None if self.models is None else self.models / cell.key / f"seed-{seed}" for seed in seeds]
 
-    def _train(
-        self, cell: Cell, seeds: list[int], train: Transitions
-    ) -> tuple[list[dwmr.Run | TrainingDiverged], float]:
-        """The runs, and the seconds that models which were there already took. Finished models are loaded."""
-        results: dict[int, dwmr.Run | TrainingDiverged] = {}
-        places, earlier = self._places(cell, seeds), [0.0]
-        for seed, place in places.items():
-            if place is not None and place.exists():
-                metrics = read_metrics(place)
-                earlier.append(sum(record.get("seconds", 0.0) for record in metrics))
-                if epochs_done(place) == cell.config.epochs:
-                    model = WorldModel.load(place, device=self.device)
-                    results[seed] = dwmr.Run(model, cell.config, seed, place, metrics)
-        missing = [seed for seed in seeds if seed not in results]
-        if missing:
-            with warnings.catch_warnings():
-                # Some cells are there to show a collapse, which their figures say.
-                warnings.filterwarnings("ignore", message=".*the code is collapsing", category=RuntimeWarning)
-                made = dwmr.train_many(
-                    cell.config,
-                    train=train,
-                    seeds=missing,
-                    outs=[places[seed] for seed in missing],
-                    device=self.device,
-                    resume=True,
-                    progress=self.progress,
-                )
-            results |= dict(zip(missing, made, strict=True))
-        return [results[seed] for seed in seeds], max(earlier)
+    def _train(self, cell: Cell, seeds: list[int], train: Transitions) -> tuple[Sequence[Result], float]:
+        """The runs, and the seconds that the epochs took which kept models had behind them already."""
+        places = self._places(cell, seeds)
+        there = [place for place in places if place is not None and place.exists()]
+        earlier = [sum(epoch.get("seconds", 0.0) for epoch in read_metrics(place)) for place in there]
+        with warnings.catch_warnings():
+            # Some cells are there to show a collapse, which their figures say.
+            warnings.filterwarnings("ignore", message=".*the code is collapsing", category=RuntimeWarning)
+            results = dwmr.train_many(
+                cell.config,
+                train=train,
+                seeds=seeds,
+                outs=places,
+                device=self.device,
+                resume=True,
+                progress=self.progress,
+            )
+        return results, max(earlier, default=0.0)
 
     def _data(self, benchmark: str) -> tuple[Splits, dict[str, Any]]:
         """The splits, and what tells them from other data."""

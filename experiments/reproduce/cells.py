@@ -1,7 +1,6 @@
-"""What a table consists of: rows and columns of cells, each cell a configuration and the figures it shows.
+"""What a table consists of: rows, columns (benchmarks), and cells, each of which is a configuration.
 
-A row is a preset's name and the values it changes; a column is a benchmark. The hyperparameters are the presets',
-read when a table is asked for. The tables there are stand in `catalog`.
+A row is a preset with changed values. The hyperparameters are those of the presets, read when the table is used.
 """
 
 from __future__ import annotations
@@ -20,8 +19,11 @@ PARTS = ("encoding", "imagination")
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a table: ``preset("<column>/<preset>")`` with the values of ``changes``, and those of ``by_family``
-    for benchmarks of one family, clean or noisy; where some are named, the line stands under these alone."""
+    """``preset("<benchmark>/<preset>")`` with the values of ``changes``.
+
+    ``by_family`` holds further changes for the benchmarks of one family, clean and noisy; if it names any family, the
+    row exists for those alone.
+    """
 
     name: str
     title: str
@@ -29,23 +31,22 @@ class Row:
     changes: Mapping[str, Any] = field(default_factory=dict)
     by_family: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def stands(self, benchmark: str) -> bool:
+    def exists_for(self, benchmark: str) -> bool:
         return not self.by_family or family(benchmark) in self.by_family
 
     def changed(self, benchmark: str) -> dict[str, Any]:
         return {**self.changes, **self.by_family.get(family(benchmark), {})}
 
-    def tier(self, benchmark: str) -> str:
-        """What the line uses: T transitions alone, J frames of one state in a trajectory, G a grid the paper does not
-        use."""
-        config = self.config(benchmark)
-        joined = config.two_views or config.steps > 1
-        return "+".join(
-            ["T", *(["J"] if joined else []), *(["G"] if "tiles" in (config.encoder, config.predictor) else [])]
-        )
-
     def config(self, benchmark: str) -> Config:
         return preset(f"{benchmark}/{self.preset}").replace(**self.changed(benchmark))
+
+    def tier(self, benchmark: str) -> str:
+        """What training uses: T transitions alone, J several frames of an episode, G a grid that the paper's encoder
+        does not know."""
+        config = self.config(benchmark)
+        joined = ["J"] if config.two_views or config.steps > 1 else []
+        grid = ["G"] if "tiles" in (config.encoder, config.predictor) else []
+        return "+".join(["T", *joined, *grid])
 
 
 def family(benchmark: str) -> str:
@@ -54,21 +55,23 @@ def family(benchmark: str) -> str:
 
 @dataclass(frozen=True)
 class Claim:
-    """Something the paper says, or prints, of a table: each ``(better, worse)`` pair of rows is ordered so, in these
-    parts and columns; without columns in all of the table's."""
+    """A statement of the paper: in each ``(better, worse)`` pair of rows the first has the higher mean."""
 
     text: str
     pairs: tuple[tuple[str, str], ...]
     parts: tuple[str, ...] = PARTS
-    columns: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()  # all of the table's if empty
 
 
 @dataclass(frozen=True)
 class Table:
-    """``figure`` is the score that the cells show, ``beside`` are those shown next to it without the paper's.
+    """Rows by columns.
 
-    ``wide`` names figures by where they lie in a run's: they are shown instead, and ``headline`` is the row whose
-    figures have the table's JSON file to themselves.
+    Args:
+        figure: the score in the cells
+        beside: further scores, shown without the paper's
+        wide: figures to show instead, by name, with their path in a run's figures
+        headline: the row whose figures have a JSON file of their own
     """
 
     name: str
@@ -84,29 +87,23 @@ class Table:
     headline: str | None = None
 
     def cells(self) -> list[Cell]:
-        return [Cell(row, column) for row in self.rows for column in self.columns if row.stands(column)]
+        return [Cell(row, column) for row in self.rows for column in self.columns if row.exists_for(column)]
 
     def choose(self, only: Sequence[str]) -> list[Cell]:
-        """The cells named by ``only``: each entry some rows and columns, ``"dwmr,8puzzle"``; none names them all.
-
-        Raises:
-            InputError: a name is neither a row nor a column, or there is no cell where they meet.
-        """
-        if not only:
-            return self.cells()
+        """The cells that ``only`` names, all if it is empty. Each entry names rows, columns or both: "dwmr,8puzzle"."""
+        rows, columns = [row.name for row in self.rows], list(self.columns)
         chosen: set[tuple[str, str]] = set()
         for entry in only:
             names = [name.strip() for name in entry.split(",") if name.strip()]
             if not names:
-                raise InputError(f"--only takes rows and columns, such as {self.rows[0].name},{self.columns[0]}")
-            rows, columns = [row.name for row in self.rows], list(self.columns)
+                raise InputError(f"--only takes rows and columns, such as {rows[0]},{columns[0]}, got {entry!r}")
             for name in names:
-                if name not in rows and name not in columns:
-                    raise unknown(f"row or column of {self.name}", name, [*rows, *columns])
+                if name not in rows + columns:
+                    raise unknown(f"row or column of {self.name}", name, rows + columns)
             named_rows = [name for name in names if name in rows] or rows
             named_columns = [name for name in names if name in columns] or columns
             chosen |= {(row, column) for row in named_rows for column in named_columns}
-        found = [cell for cell in self.cells() if (cell.row.name, cell.benchmark) in chosen]
+        found = [cell for cell in self.cells() if not only or (cell.row.name, cell.benchmark) in chosen]
         if not found:
             raise InputError(f"{self.name} has no such cell: {' '.join(only)}")
         return found
@@ -125,7 +122,7 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """``8puzzle/dwmr,scheme=soft``: the preset, and the changes that do change something."""
+        """The preset and the changes that have an effect: ``8puzzle/dwmr,scheme=soft``."""
         base = preset(f"{self.benchmark}/{self.row.preset}")
         known = base.flat()
         changes = {name: value for name, value in self.row.changed(self.benchmark).items() if known[name] != value}
@@ -141,5 +138,5 @@ class Cell:
 
 def _word(value: Any) -> str:
     if isinstance(value, bool):
-        return "true" if value else "false"
+        return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -7,16 +7,14 @@ from pathlib import Path
 
 from dwmr.cli import tables
 from dwmr.cli.common import out, print_json, say
-from dwmr.errors import InputError
 from dwmr.models.world_model import resolve_device
 from dwmr.provenance import describe_machine
 from experiments.reproduce import campaign, claims, render
-from experiments.reproduce.campaign import Options, Planned
+from experiments.reproduce.campaign import Options
 from experiments.reproduce.catalog import find_table, table_names
 from experiments.reproduce.page import check_tables, write_table
 
-ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "experiments" / "results"
+RESULTS = Path(__file__).parents[1] / "results"
 
 __all__ = ["Options", "make_table", "show_plan", "write_results"]
 
@@ -27,7 +25,7 @@ def write_results(results: Path | None) -> None:
         check_tables(find_table(name), results or RESULTS)
     for name in table_names():
         write_table(find_table(name), results or RESULTS)
-    say(f"every table in {results or RESULTS} was written from the stored runs")
+    say(f"wrote every table in {results or RESULTS} from the stored runs")
 
 
 def show_plan(
@@ -39,30 +37,7 @@ def show_plan(
     if as_json:
         print_json(campaign.plan_json(planned))
         return
-    out.print(tables.text_table("Plan", ["row", "column", "done", "to run", "stale", "time"], _lines(planned), texts=2))
-    say(f"total: {tables.duration(campaign.total_seconds(planned))} on {describe_machine(device)}")
-
-
-def make_table(
-    name: str, only: list[str], results: Path | None, seeds: Sequence[int], options: Options, as_json: bool
-) -> None:
-    """Make the missing runs of a table, write it and print it."""
-    table, folder = find_table(name), results or RESULTS
-    cells = table.choose(only)
-    check_tables(table, folder)
-    complete = campaign.run(table, cells, folder, seeds, options, after_each=lambda: write_table(table, folder))
-    found = write_table(table, folder)
-    if as_json:
-        print_json({"complete": complete, **render.figures_json(table, found)})
-        return
-    for grid in render.grids(table, found):
-        out.print(tables.text_table(grid.title, grid.headings, grid.lines))
-    for line in [*render.notes(table, found), *claims.sentences(table, found)]:
-        say(line)
-
-
-def _lines(planned: Sequence[Planned]) -> list[list[str]]:
-    return [
+    lines = [
         [
             entry.cell.row.name,
             entry.cell.benchmark,
@@ -73,10 +48,24 @@ def _lines(planned: Sequence[Planned]) -> list[list[str]]:
         ]
         for entry in planned
     ]
+    out.print(tables.text_table("Plan", ["row", "column", "done", "to run", "stale", "time"], lines, texts=2))
+    say(f"total: {tables.duration(campaign.total_seconds(planned))} on {describe_machine(device)}")
 
 
-def refuse_with_results(**options: object) -> None:
-    """`dwmr reproduce results` makes no runs."""
-    given = [f"--{name}" for name, value in options.items() if value]
-    if given:
-        raise InputError(f"results makes no runs, so it takes no {' and no '.join(given)}")
+def make_table(
+    name: str, only: list[str], results: Path | None, seeds: Sequence[int], options: Options, as_json: bool
+) -> None:
+    """Make the missing runs of a table, write it and print it."""
+    table, folder = find_table(name), results or RESULTS
+    check_tables(table, folder)
+    complete = campaign.run(
+        table, table.choose(only), folder, seeds, options, after_each=lambda: write_table(table, folder)
+    )
+    found = write_table(table, folder)
+    if as_json:
+        print_json({"complete": complete, **render.figures_json(table, found)})
+        return
+    for grid in render.grids(table, found):
+        out.print(tables.text_table(grid.title, grid.headings, grid.lines))
+    for line in [*render.notes(table, found), *claims.sentences(table, found)]:
+        say(line)

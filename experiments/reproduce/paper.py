@@ -1,6 +1,6 @@
-"""What the paper reports: mean and standard deviation over ten runs, as printed, in percent.
+"""The paper's figures as printed: mean and standard deviation over ten runs, in percent.
 
-Table 1 holds macro-F1 for each cell of the board, tables 2 and 3 hold cell accuracies on the 8-puzzle.
+Table 1 holds macro-F1 per cell of the board, tables 2 and 3 hold cell accuracies on the 8-puzzle.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Printed(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """What is read from encoded frames, and from codes imagined one step ahead."""
+    """The figures for encoded frames, and for codes imagined one step ahead."""
 
     encoding: Printed
     imagination: Printed
@@ -54,7 +54,7 @@ TABLE2: Paper = {
     "soft-no-schedules": _row(PUZZLE, (93, 5), (76, 3), (85, 19), (75, 16)),
     "straight_through": _row(PUZZLE, (96, 1), (85, 1), (88, 15), (81, 13)),
     "straight_through-no-schedules": _row(PUZZLE, (96, 4), (80, 2), (86, 4), (77, 4)),
-    "two_step": _TWO_STEPS,  # the paper prints one two-step scheme; both kinds are set beside it
+    "two_step": _TWO_STEPS,  # the paper prints one two-step scheme; both kinds are compared with it
     "two_step-no-schedules": _TWO_STEPS_FIXED,
     "two_step_st": _TWO_STEPS,
     "two_step_st-no-schedules": _TWO_STEPS_FIXED,

@@ -20,13 +20,15 @@ def test_no_weight_differs_in_the_committed_file():
     assert found["differences"] == dict.fromkeys(unchanged.presets())
 
 
-def test_weights_are_compared_to_the_last_bit():
-    before = {"a": np.array([1.0, 2.0], np.float32), "b": np.array([3], np.int64)}
-    assert unchanged.difference(before, {name: value.copy() for name, value in before.items()}) is None
-    assert unchanged.difference(before, {"x": before["b"], "y": before["a"]}) is None  # renamed
-    now = before | {"a": np.nextafter(before["a"], np.float32(9))}
-    assert "1 of 2 tensors differ" in unchanged.difference(before, now)
-    assert "renamed" in unchanged.difference(before, {"x": now["a"], "y": now["b"]})
+def test_weights_and_figures_are_compared_to_the_last_bit():
+    weights, figures = {"a": np.array([1.0, 2.0], np.float32), "b": np.array([3], np.int64)}, {"/f1": 0.1, "/old": 1}
+    assert unchanged.difference((weights, figures), (dict(weights), {"/f1": 0.1, "/new": 2})) is None
+    renamed = {"x": weights["b"], "y": weights["a"]}
+    assert unchanged.difference((weights, figures), (renamed, figures)) is None
+    now = weights | {"a": np.nextafter(weights["a"], np.float32(9))}
+    assert "1 of 2 tensors differ" in unchanged.difference((weights, figures), (now, figures))
+    assert "renamed" in unchanged.difference((renamed, figures), (now, figures))
+    assert "not the figures ['/f1']" in unchanged.difference((weights, figures), (weights, {"/f1": 0.1 + 1e-16}))
 
 
 @pytest.mark.parametrize("case", GOLDEN)

@@ -137,7 +137,8 @@ def reproduce(
     """
     command = _from_clone("experiments.reproduce.command")
     if name == "results":
-        command.refuse_with_results(only=only, plan=plan, again=again)
+        if only or plan or again:
+            raise InputError("results makes no runs, so --only, --plan and --again have no effect; leave them out")
         command.write_results(results)
         return
     options = command.Options(device, budget, again, models)

@@ -152,8 +152,7 @@ def test_the_files_of_a_table(tmp_path):
     text = (tmp_path / "table1.md").read_text()
     assert "| DWMR | 2 of 3 | 91.0 ± 1.4 | 91 ± 1 | +0.0 |" in text
     assert "23 of 24 cells have not been run yet" in text
-    assert "3 runs: 1.5 minutes to load, train and evaluate, added up" in text
-    assert "side by side (a machine)." in text
+    assert "3 runs on a machine: 1.5 minutes of loading, training and evaluation in total." in text
     assert (tmp_path / "table1.svg").read_text().count("DWMR+AE") == 1
     written = (tmp_path / "table1.svg").read_bytes()
     write_table(TABLE1, tmp_path)
