@@ -160,19 +160,16 @@ def stored_cells() -> dict[str, Values]:
 
 
 def restamp(path: Path, commit: str, older_digest: str | None) -> None:
-    """Mark the runs of a file that were made with the older code as up to date."""
+    """Mark the runs of a file that were made with the code of ``commit``, or marked by it before, as up to date."""
     from dwmr.provenance import code_digest
-    from experiments.reproduce.store import read_file, write_file
+    from experiments.reproduce.store import StoredRun, read_file, write_file
 
-    stamp = {"digest": code_digest(), "unchanged_since": commit}
-    runs = read_file(path)
-    write_file(
-        path,
-        [
-            dataclasses.replace(run, code=run.code | stamp) if run.code.get("digest") == older_digest else run
-            for run in runs
-        ],
-    )
+    def stamped(run: StoredRun) -> StoredRun:
+        if run.code.get("digest") != older_digest and run.code.get("unchanged_since") != commit:
+            return run
+        return dataclasses.replace(run, code=run.code | {"digest": code_digest(), "unchanged_since": commit})
+
+    write_file(path, [stamped(run) for run in read_file(path)])
 
 
 def main() -> None:

@@ -7,6 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dwmr.provenance import code_digest
+from experiments.reproduce.store import StoredRun, read_file, write_file
+
 ROOT = Path(__file__).parents[2]
 spec = importlib.util.spec_from_file_location("unchanged", ROOT / "experiments" / "unchanged.py")
 unchanged = importlib.util.module_from_spec(spec)
@@ -37,3 +40,23 @@ def test_the_losses_are_those_of_before(case):
     found = [epoch["terms"] for epoch in unchanged.trained(unchanged.presets()[case]).metrics[:2]]
     for now, before, rounding in zip(found, GOLDEN[case], (1e-2, 3e-2), strict=True):  # rounding errors grow
         assert now == pytest.approx(before, rel=rounding)
+
+
+def test_only_runs_of_the_older_code_are_marked_as_up_to_date(tmp_path):
+    path = tmp_path / "cell.jsonl"
+    codes = [{"dwmr": "0.1.0"}, {"digest": "other"}, {"digest": "before", "unchanged_since": "0619f47"}]
+    blank = {
+        "config": {},
+        "data": {},
+        "figures": {},
+        "diverged": None,
+        "last_epoch": None,
+        "together": [],
+        "seconds": {},
+    }
+    write_file(path, [StoredRun(seed=seed, code=code, **blank) for seed, code in enumerate(codes)])
+    unchanged.restamp(path, "0619f47", None)
+    first, other, again = (run.code for run in read_file(path))
+    assert first == {"dwmr": "0.1.0", "digest": code_digest(), "unchanged_since": "0619f47"}
+    assert other == codes[1]
+    assert again["digest"] == code_digest()
