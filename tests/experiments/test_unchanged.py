@@ -45,15 +45,7 @@ def test_the_losses_are_those_of_before(case):
 def test_only_runs_of_the_older_code_are_marked_as_up_to_date(tmp_path):
     path = tmp_path / "cell.jsonl"
     codes = [{"dwmr": "0.1.0"}, {"digest": "other"}, {"digest": "before", "unchanged_since": "0619f47"}]
-    blank = {
-        "config": {},
-        "data": {},
-        "figures": {},
-        "diverged": None,
-        "last_epoch": None,
-        "together": [],
-        "seconds": {},
-    }
+    blank = dict.fromkeys(("config", "data", "machine", "figures", "diverged", "last_epoch", "together", "seconds"), "")
     write_file(path, [StoredRun(seed=seed, code=code, **blank) for seed, code in enumerate(codes)])
     unchanged.restamp(path, "0619f47", None)
     first, other, again = (run.code for run in read_file(path))
