@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from experiments.reproduce.store import cell_file, read_file
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "experiments" / "README.md"])
 NUMBER = re.compile(r"[−-]?\d[\d,]*\.?\d*")
@@ -12,6 +14,12 @@ NUMBER = re.compile(r"[−-]?\d[\d,]*\.?\d*")
 
 def results(name: str) -> dict:
     return json.loads((ROOT / "experiments" / "results" / name).read_text(encoding="utf-8"))
+
+
+def runs_of(benchmark: str, row: str) -> list[dict]:
+    """The figures of every stored run of a cell."""
+    runs = read_file(cell_file(ROOT / "experiments" / "results", f"{benchmark}/{row}"))
+    return [run.figures for run in runs if run.figures is not None]
 
 
 def read(page: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from experiments.reproduce import paper
-from tests.documents import ROOT, numbers, read, results, table
+from tests.documents import ROOT, numbers, read, results, runs_of, table
 
 PARTS = ("encoding", "imagination")
 BENCHMARKS = {
@@ -156,11 +156,11 @@ def test_the_margin(title):
     shows(table(BEYOND, "noisy IceSlider, ten test runs")[title], means(figures, *names))
 
 
-@pytest.mark.parametrize(("title", "row"), [("DWMR", "dwmr"), ("strong", "strong")])
-def test_how_much_of_a_bit_the_state_decides(title, row):
+@pytest.mark.parametrize("title", [*MODELS, "strong"])
+def test_how_much_of_a_bit_the_state_decides(title):
     wanted = []
     for benchmark in ("8puzzle", "8puzzle-noisy", "iceslider-noisy"):
-        shares = results("strong_rows.json")[row][benchmark]["state_share"]
+        shares = [figures["codes"]["state_share"] for figures in runs_of(benchmark, MODELS.get(title, title))]
         wanted += [statistics.mean(shares), statistics.stdev(shares)]
     shows(table(BEYOND, "state's share of a bit's variance")[title], wanted)
 
