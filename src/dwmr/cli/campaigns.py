@@ -39,28 +39,37 @@ from dwmr.presets import preset
     )
 )
 def tune(
-    name: Annotated[str, typer.Argument(metavar="PRESET", help="benchmark/model; `dwmr presets` lists them.")],
-    storage: Annotated[Path, typer.Option(help="Journal file of the study; if it is there, the study goes on.")],
-    trials: Annotated[int, typer.Option(help="Configurations to try.", min=1)] = 64,
-    data: Annotated[Path | None, typer.Option(help="Data folder; by default the preset's benchmark.")] = None,
+    name: Annotated[str, typer.Argument(metavar="PRESET", help="world/model; `dwmr presets` lists them.")],
+    storage: Annotated[Path, typer.Option(help="Journal file of the study; an existing study is continued.")],
+    trials: Annotated[int, typer.Option(help="Number of configurations to try.", min=1)] = 64,
+    data: Annotated[Path | None, typer.Option(help="Data folder; by default the data of the preset's world.")] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="name=value: fixed, and so not searched; as often as wanted.")
+        list[str] | None,
+        typer.Option("--set", help="name=value: fix an option, so that it is not searched; can be repeated."),
     ] = None,
-    budget: Annotated[float | None, typer.Option(help="End in order before so many seconds, to go on later.")] = None,
-    at_once: Annotated[int, typer.Option(help="Trials asked for, and on a GPU trained, at once.", min=1)] = 16,
-    scratch: Annotated[Path | None, typer.Option(help="Where runs in training are kept; beside the journal.")] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="Stop cleanly after this many seconds; rerun to continue.")
+    ] = None,
+    at_once: Annotated[int, typer.Option(help="Trials per batch; on a GPU they are trained together.", min=1)] = 16,
+    scratch: Annotated[
+        Path | None, typer.Option(help="Folder for unfinished runs; by default beside the journal.")
+    ] = None,
     select: Annotated[
-        str, typer.Option(help="imagination: the paper's F1, needs labels; shared: what any data can be chosen by.")
+        str, typer.Option(help="Score to maximise: imagination (F1, needs labels) or shared (needs no labels).")
     ] = "imagination",
     write_preset: Annotated[
-        bool, typer.Option("--write-preset", help="Make what was chosen the package's preset of that name.")
+        bool, typer.Option("--write-preset", help="Store the result as the package's preset of this name.")
     ] = False,
     overwrite: Overwrite = False,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Search hyperparameters: random, then learning from the scores; the best are trained longer, and again."""
+    """Search the hyperparameters of a preset.
+
+    Random trials come first, then trials chosen by their scores. The best are trained longer, and the winners are
+    confirmed with new seeds. A study that was stopped continues with the same command.
+    """
     from dwmr import tuning
 
     fixed = parse_settings(settings or [])

@@ -44,20 +44,32 @@ from dwmr.training.trainer import check_choices
     )
 )
 def train(
-    name: Annotated[str, typer.Argument(metavar="PRESET", help="benchmark/model; `dwmr presets` lists them.")],
-    run: Annotated[Path, typer.Option("--out", help="Run folder to make.")],
-    data: Annotated[Path | None, typer.Option(help="Data folder or .npz; by default the preset's benchmark.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the folder's last checkpoint.")] = False,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="name=value, as often as wanted.")] = None,
-    values: Annotated[Path | None, typer.Option("--config", help="JSON with values, such as a tuned preset.")] = None,
+    name: Annotated[str, typer.Argument(metavar="PRESET", help="world/model; `dwmr presets` lists them.")],
+    run: Annotated[Path, typer.Option("--out", help="Run folder to create.")],
+    data: Annotated[
+        Path | None, typer.Option(help="Data folder or .npz; by default the data of the preset's world.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the last checkpoint in --out.")] = False,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="name=value: change an option of the preset; can be repeated.")
+    ] = None,
+    values: Annotated[
+        Path | None, typer.Option("--config", help="JSON file with option values, such as the result of dwmr tune.")
+    ] = None,
     seed: Seed = 0,
-    seeds: Annotated[str | None, typer.Option(help="Several runs, such as 0-9 or 1,4,7: RUN/seed-N each.")] = None,
-    fast: Annotated[str, typer.Option(help="auto, or off for the plain path.")] = "auto",
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also log for TensorBoard.")] = False,
+    seeds: Annotated[
+        str | None, typer.Option(help="Train several runs, such as 0-9 or 1,4,7; each in OUT/seed-N.")
+    ] = None,
+    fast: Annotated[str, typer.Option(help="auto, or off: plain PyTorch without accelerated operations.")] = "auto",
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard logs.")] = False,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Train a world model; RUN can be loaded at any moment, and resumed after a kill."""
+    """Train a world model.
+
+    The run folder can be loaded at any time, also while training continues. A run that was stopped continues with
+    --resume.
+    """
     config = preset(name).replace(**_values_in(values) | parse_settings(settings or []))
     check_choices(config, tensorboard=tensorboard, fast=fast)
     resolve_device(device)
@@ -67,7 +79,7 @@ def train(
     folders = {one: run / f"seed-{one}" if seeds is not None else run for one in chosen}
     taken = [folder for folder in folders.values() if folder.exists()]
     if taken and not resume:
-        raise InputError(f"{taken[0]} exists already; --resume goes on with it, or choose another --out")
+        raise InputError(f"{taken[0]} exists already; continue it with --resume, or choose another --out")
     for existing in taken:
         read_info(existing)  # refuses what is no run folder
     splits = load_data(data, config.benchmark)
