@@ -7,7 +7,7 @@ import torch
 from dwmr import InputError
 from dwmr.evaluation.intervals import wilson
 from dwmr.planning import Agent, benchmark
-from dwmr.planning.benchmark import ENTRIES, Results, Setting, Trial, evaluate_planner, summarize, try_tasks
+from dwmr.planning.benchmark import ENTRIES, Results, Setting, Trial, TrialLog, evaluate_planner, summarize, try_tasks
 from dwmr.worlds.registry import tasks_of
 
 TRIAL = Trial("a", "done", True, True, True, False, 4, 4, 0, 0, 10, 40, 0.5)
@@ -77,7 +77,7 @@ def test_a_killed_evaluation_continues_where_it_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(benchmark, "solve_task", lambda task, *rest: tried.append(task.name) or real(task, *rest))
 
     def evaluate(values=made_with):
-        log = results.log("simulator", values)
+        log = TrialLog(results.log_path("simulator"), values)
         return log, evaluate_planner(tasks_of("iceslider", trials=3), blind, "simulator", log=log, progress=False)
 
     log, whole = evaluate()

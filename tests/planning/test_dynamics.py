@@ -46,4 +46,3 @@ def test_what_was_seen_counts_more():
     children, possible = corrected.successors(torch.tensor([[0], [1], [2]]))
     assert children[..., 0].tolist() == [[1, 2], [1, 2], [0, 0]]
     assert possible.all()
-    assert len(corrected) == 2

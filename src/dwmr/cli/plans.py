@@ -19,7 +19,7 @@ from dwmr.files import check_output
 from dwmr.models.checkpoint import RunInfo, checkpoint_digest
 from dwmr.models.world_model import WorldModel
 from dwmr.planning import PLANNERS, Agent, Budget, find_planner, prepared
-from dwmr.planning.benchmark import ENTRIES, Results, Setting, evaluate_planner, solve_task
+from dwmr.planning.benchmark import ENTRIES, Results, Setting, TrialLog, evaluate_planner, solve_task
 from dwmr.planning.heuristic_training import HeuristicTraining
 from dwmr.planning.heuristic_training import train_heuristic as train
 from dwmr.planning.strip import Strip, save_strip, strip_files
@@ -179,7 +179,7 @@ def plan_tasks(
         entry = stored.entry(name) if stored is not None else None
         tasks = tasks_of(benchmark, seed=seed, trials=trials, digits=_digits(agent))  # new: tasks draw as they are used
         if entry is None or entry["made_with"] != made_with:
-            log = None if stored is None else stored.log(name, made_with)
+            log = TrialLog(stored.log_path(name) if stored is not None else None, made_with)
             entry = evaluate_planner(tasks, agent, name, setting, log=log)
             entry |= {"machine": describe_machine(model.device), "agent": agent.about, "made_with": made_with}
             entry |= {"set": changes(info.config), "distilled": info.distilled is not None}

@@ -14,7 +14,7 @@ import numpy as np
 
 from dwmr.errors import InputError, unknown
 from dwmr.evaluation.intervals import wilson
-from dwmr.files import atomic_write_json, atomic_write_text
+from dwmr.files import append_line, atomic_write_json, atomic_write_text
 from dwmr.planning.acting import DONE, Episode, Limits, act, greedy_step, random_step
 from dwmr.planning.agent import Agent
 from dwmr.planning.goals import CodeGoal
@@ -33,17 +33,15 @@ ENTRIES = (*PLANNERS, *CONTROLS)
 class Setting:
     """How tasks are tried: everything that decides the outcome besides the run and the tasks."""
 
-    nodes: int = Budget.nodes
     seconds: float = 10.0  # of one search
     task_seconds: float = 30.0  # of all searches of a task
-    memory: int = Budget.memory
     max_actions: int = 100
     simulated: str = "breadth_first"  # the planner of the control "simulator"
     seed: int = 0
 
     @property
     def limits(self) -> Limits:
-        return Limits(Budget(self.nodes, self.seconds, self.memory), self.max_actions, self.task_seconds)
+        return Limits(Budget(seconds=self.seconds), self.max_actions, self.task_seconds)
 
 
 @dataclass(frozen=True)
@@ -66,14 +64,15 @@ class Trial:
 
 
 class TrialLog:
-    """Finished trials, one JSON line each, so that a killed evaluation continues where it stopped.
+    """Finished trials by task. With a path they are kept, one JSON line each, and a killed evaluation continues.
 
-    The first line is ``made_with``. A log that was made with anything else is started again.
+    The first line is ``made_with``. A file that was made with anything else is started again.
     """
 
-    def __init__(self, path: Path, made_with: dict[str, Any]) -> None:
-        self.path = path
-        self.trials: dict[str, Trial] = {}
+    def __init__(self, path: Path | None = None, made_with: dict[str, Any] | None = None) -> None:
+        self.path, self.trials = path, dict[str, Trial]()
+        if path is None:
+            return
         first = json.dumps(made_with, sort_keys=True)
         before, *lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else [""]
         for line in lines if before == first else ():
@@ -85,8 +84,8 @@ class TrialLog:
 
     def add(self, trial: Trial) -> None:
         self.trials[trial.task] = trial
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(trial)) + "\n")
+        if self.path is not None:
+            append_line(self.path, json.dumps(asdict(trial)))
 
 
 @dataclass(frozen=True)
@@ -114,13 +113,10 @@ class Results:
         results = self._read()
         results.setdefault(self.benchmark, {})[name] = entry
         atomic_write_json(self.path, results)
-        self._log(name).unlink(missing_ok=True)
+        self.log_path(name).unlink(missing_ok=True)
 
-    def log(self, name: str, made_with: dict[str, Any]) -> TrialLog:
-        """The finished trials of an entry that is not complete yet."""
-        return TrialLog(self._log(name), made_with)
-
-    def _log(self, name: str) -> Path:
+    def log_path(self, name: str) -> Path:
+        """Where the finished trials of an incomplete entry are kept."""
         return self.path.with_name(f"{self.path.name}.{self.benchmark}.{name}.trials")
 
     def _read(self) -> dict[str, Any]:
@@ -145,18 +141,14 @@ def try_tasks(
     """Try every task once, with the planner or control of that name. Trials in the log are not repeated."""
     if name not in ENTRIES:
         raise unknown("planner", name, ENTRIES)
-    trials = []
+    log = log or TrialLog()
     with bar(name, len(tasks), show=progress) as shown:
         for number, task in enumerate(tasks):
-            trial = log.trials.get(task.name) if log is not None else None
-            if trial is None:
-                trial, _ = solve_task(task, agent, name, setting, number)
-                if log is not None:
-                    log.add(trial)
-            trials.append(trial)
-            shown.describe(f"{sum(trial.solved for trial in trials)} solved")
+            if task.name not in log.trials:
+                log.add(solve_task(task, agent, name, setting, number)[0])
+            shown.describe(f"{sum(trial.solved for trial in log.trials.values())} solved")
             shown.advance()
-    return trials
+    return [log.trials[task.name] for task in tasks]
 
 
 def summarize(trials: Sequence[Trial]) -> dict[str, Any]:

@@ -17,9 +17,6 @@ from dwmr.planning.applicability import Applicability
 from dwmr.planning.packing import pack, unpack
 from dwmr.planning.problem import Dynamics
 
-Predict = Callable[[Tensor, Tensor], Tensor]
-Possible = Callable[[Tensor], Tensor]
-
 CODES_AT_ONCE = {"cpu": 1024, "cuda": 1 << 15}
 CODES_IN_CACHE = 512  # on a CPU: the output of one layer is still in the cache when the next layer reads it
 
@@ -27,7 +24,7 @@ CODES_IN_CACHE = 512  # on a CPU: the output of one layer is still in the cache 
 class PredictedDynamics:
     """Any ``predict``: bits bool (N, K) and actions int64 (N,) to the next bits."""
 
-    def __init__(self, predict: Predict, bits: int, n_actions: int) -> None:
+    def __init__(self, predict: Callable[[Tensor, Tensor], Tensor], bits: int, n_actions: int) -> None:
         self.n_actions, self._bits, self._predict = n_actions, bits, predict
 
     def successors(self, words: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -58,7 +55,7 @@ class AllActionsDynamics:
 class LimitedDynamics:
     """Only the actions that ``possible`` allows: bits bool (N, K) to bool (N, A)."""
 
-    def __init__(self, dynamics: Dynamics, possible: Possible, bits: int) -> None:
+    def __init__(self, dynamics: Dynamics, possible: Callable[[Tensor], Tensor], bits: int) -> None:
         self.n_actions, self._dynamics, self._possible, self._bits = dynamics.n_actions, dynamics, possible, bits
 
     def successors(self, words: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -78,9 +75,6 @@ class CorrectedDynamics:
     def __init__(self, dynamics: Dynamics) -> None:
         self.n_actions, self._dynamics = dynamics.n_actions, dynamics
         self._observed: dict[tuple[tuple[int, ...], int], tuple[Tensor, Tensor]] = {}
-
-    def __len__(self) -> int:
-        return len(self._observed)
 
     def correct(self, words: Tensor, action: int, after: Tensor) -> None:
         """In the code (1, W) the action led to the code (1, W)."""

@@ -16,11 +16,6 @@ _BYTE_SUM = 0x0101010101010101
 _MULTIPLIERS = (-7046029254386353131, -4658895280553007687, -7723592293110705685)  # odd, well mixed
 
 
-def words_of(bits: int) -> int:
-    """How many words hold so many bits."""
-    return -(-bits // WORD)
-
-
 def pack(codes: Tensor) -> Tensor:
     """bool (…, K) to int64 (…, W)."""
     spare = -codes.shape[-1] % WORD

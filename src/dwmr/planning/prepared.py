@@ -29,8 +29,9 @@ from dwmr.planning.painting import Painter, decoder_network, fit_painter, with_d
 
 AGENT, PAINTER, HEURISTIC = (f"planning/{part}.safetensors" for part in ("agent", "painter", "heuristic"))
 OLD_HEURISTIC = "heuristic.safetensors"  # of version 0.1, which did not name the checkpoint
-PREPARE_AGAIN = "prepare the run again with: dwmr plan RUN --overwrite"
+PREPARE_AGAIN = "prepare the run again with: dwmr plan RUN --overwrite (and --data, if the data is your own)"
 TRAIN_AGAIN = "train it again with: dwmr train-heuristic RUN --overwrite"
+DIGITS = ("mnist", "sklearn")  # handwriting that any machine can have
 
 Part = TypeVar("Part")
 
@@ -42,7 +43,8 @@ def prepare_run(run: Path, model: WorldModel, decoder: str, splits: Splits, *, s
     """
     train, dynamics = splits.train, model_dynamics(model)
     agent = prepare_agent(model.encode, model.predict, train, splits.val, dynamics=dynamics, seed=seed)
-    agent.about.update((key, train.about[key]) for key in ("digits",) if key in train.about)
+    if train.about.get("digits") in DIGITS:
+        agent.about["digits"] = train.about["digits"]
     if model.decoder is None:
         save_part(run, PAINTER, fit_painter(model, decoder, train, seed), {"decoder": decoder, "seed": seed})
     if agent.possible is not None:  # written last: a run folder with this file is wholly prepared
