@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dwmr import InputError, Transitions, certify
-from dwmr.evaluation.codes import code_health, confusions
+from dwmr.evaluation.codes import code_health, confusions, same_state_codes, state_shares
 from tests.evaluation.ring import ring_model, ring_transitions
 
 
@@ -71,6 +71,30 @@ def test_same_code_compares_frames_of_one_state_within_an_episode():
     alone = health(codes, next_codes, episode=np.arange(4))
     assert alone["same_code"] is None
     assert alone["same_bits"] is None
+
+
+def test_state_shares_by_hand():
+    # Bit 0 depends on the state alone, bit 1 on the rendering alone, bit 2 never changes.
+    shares = state_shares(bits("001", "011", "101", "111"), bits("011", "001", "101", "111"))
+    assert shares[:2].tolist() == [100, 0]
+    assert np.isnan(shares[2])
+
+
+@pytest.mark.parametrize("wrong", [0.0, 0.05, 0.2, 0.5])
+def test_state_shares_of_misread_bits_against_theory(wrong):
+    """A fair bit of the state that each frame flips with probability e has covariance (1 − 2e)² / 4."""
+    random = np.random.default_rng(0)
+    state = random.random((200_000, 1)) < 0.5
+    shares = state_shares(*(state ^ (random.random(state.shape) < wrong) for _ in range(2)))
+    assert shares[0] == pytest.approx(100 * (1 - 2 * wrong) ** 2, abs=0.8)
+
+
+def test_codes_of_one_state_are_paired_within_an_episode():
+    codes, after = np.arange(4)[:, None], 10 + np.arange(4)[:, None]
+    first, second = same_state_codes(codes, after, np.array([0, 0, 1, 1]))
+    assert first.tolist() == [[10], [12]]
+    assert second.tolist() == [[1], [3]]
+    assert [part.shape for part in same_state_codes(codes, after, None)] == [(0, 1), (0, 1)]
 
 
 def test_collisions_and_splits():

@@ -9,15 +9,9 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from dwmr.config import Config
+from dwmr.evaluation.metrics import SCORE_TITLES
 
 MOST_TRIALS = 10  # shown of a tuning campaign
-SCORES = {
-    "f1": "F1",
-    "f1_true_labels": "F1, true labels",
-    "accuracy": "correct cells",
-    "board_accuracy": "correct boards",
-    "changed_cells_f1": "F1, changed cells",
-}
 
 
 PLANS = {
@@ -53,7 +47,7 @@ def evaluation(figures: dict[str, Any]) -> list[Table]:
                 rows[f"{name}, repaired"] = figures[f"{name}_repaired"]
         for row, scores in list(rows.items()):
             rows |= {f"{row}: {group}": each for group, each in scores.get("groups", {}).items()}
-        found.append(_table("Board scores of a linear probe, in percent", SCORES, rows))
+        found.append(_table("Board scores of a linear probe, in percent", SCORE_TITLES, rows))
     if "intervals" in figures:
         found.append(_intervals(figures["intervals"]))
     if figures.get("rollout"):
@@ -220,7 +214,7 @@ def _intervals(intervals: dict[str, Any]) -> Table:
         [row, *("–" if pair is None else f"{pair[0]:.1f} to {pair[1]:.1f}" for pair in pairs.values())]
         for row, pairs in rows.items()
     ]
-    return text_table(title, ["", *SCORES.values()], lines)
+    return text_table(title, ["", *SCORE_TITLES.values()], lines)
 
 
 def _number(value: Any) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dwmr.evaluation.variance import same_state_codes, variance_parts
+from dwmr.data.transitions import continued
 from dwmr.models.agreement import agreement
 
 
@@ -27,8 +27,8 @@ def code_health(
     same_code        pairs of frames of one state (next_obs[t] and obs[t + 1] of an episode) with the same code; None
                      without episodes
     same_bits        bits that agree in those pairs, or None
-    state_share      share of a bit's variance that the state explains, see `variance.variance_parts`: mean over the
-                     live bits, or None
+    state_share      share of a bit's variance that the state explains, see `state_shares`: mean over the live bits, or
+                     None
     state_share_min  the same of the worst live bit, or None
 
     Args:
@@ -53,10 +53,36 @@ def code_health(
     if len(first):
         health["same_code"] = 100 * float((first == second).all(1).mean())
         health["same_bits"] = 100 * float((first == second).mean())
-        shares = variance_parts(first, second).state_share
+        shares = state_shares(first, second)
         if not np.isnan(shares).all():
             health |= {"state_share": float(np.nanmean(shares)), "state_share_min": float(np.nanmin(shares))}
     return health
+
+
+def same_state_codes(
+    codes: np.ndarray, next_codes: np.ndarray, episode: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The codes of next_obs[t] and obs[t + 1], which show the same state, (P, K) each; empty without episodes."""
+    if episode is None:
+        return next_codes[:0], codes[:0]
+    first, second = continued(episode)
+    return next_codes[first], codes[second]
+
+
+def state_shares(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Percent of each bit's variance that the state explains, (K,), from the codes of P pairs of frames of one state,
+    (P, K) each; NaN for bits that never change.
+
+    Given the state, two renderings are independent. So the covariance of a bit between the two frames is the variance
+    that the state explains, and the rest comes from the rendering. Both frames have the same distribution, so means and
+    variances are pooled. With few pairs a share can be negative.
+    """
+    first, second = first.astype(float), second.astype(float)
+    mean = (first.mean(0) + second.mean(0)) / 2
+    total = (((first - mean) ** 2).mean(0) + ((second - mean) ** 2).mean(0)) / 2
+    state = ((first - mean) * (second - mean)).mean(0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(total > 0, 100 * state / total, np.nan)
 
 
 def confusions(codes: np.ndarray, states: np.ndarray) -> dict[str, float]:

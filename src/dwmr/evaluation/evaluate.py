@@ -12,13 +12,12 @@ from torch import Tensor
 
 from dwmr.data.transitions import Rollouts, Transitions
 from dwmr.errors import InputError
-from dwmr.evaluation.codes import code_health, confusions, shared_dimensions, to_numpy
+from dwmr.evaluation.codes import code_health, confusions, same_state_codes, shared_dimensions, to_numpy
 from dwmr.evaluation.intervals import board_intervals, independent_units
 from dwmr.evaluation.metrics import board_scores
 from dwmr.evaluation.probes import Probe, fit_probes
 from dwmr.evaluation.repair import Repair
 from dwmr.evaluation.rollouts import rollout_scores
-from dwmr.evaluation.variance import same_state_codes
 from dwmr.models.world_model import WorldModel
 
 MAX_REPAIR_TRANSITIONS = 10_000  # training transitions from which repair estimates the predictor's errors

@@ -7,6 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
+SCORE_TITLES = {
+    "f1": "F1",
+    "f1_true_labels": "F1, true labels",
+    "accuracy": "correct cells",
+    "board_accuracy": "correct boards",
+    "changed_cells_f1": "F1, changed cells",
+}
+
 
 def confusion(true: np.ndarray, read: np.ndarray, n_classes: int, counted: np.ndarray | None = None) -> np.ndarray:
     """How often each true label (axis 1) was read as each label (axis 2), per cell: int64 (cells, C, C).

@@ -7,18 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from dwmr.evaluation.metrics import SCORE_TITLES
 from dwmr.models.checkpoint import RunInfo
 from dwmr.report import figures
 from dwmr.report.markup import Markup, Section, element, figure, number, table
 from dwmr.report.material import Material
 
-SCORES = {
-    "f1": "F1",
-    "f1_true_labels": "F1, true labels",
-    "accuracy": "correct cells",
-    "board_accuracy": "correct boards",
-    "changed_cells_f1": "F1, changed cells",
-}
 CURVES = {
     "terms": {
         "pred": "loss of the predicted next bits",
@@ -108,8 +102,8 @@ def board_scores(scores: Mapping[str, Any]) -> Section:
     if "repair" in scores:
         how += f" Repaired codes use more than one frame: {scores['repair']['uses']}."
         rows |= {f"{part}, repaired codes": scores[f"{part}_repaired"] for part in ("encoding", "imagination")}
-    cells = [[name, *(number(row[score]) for score in SCORES)] for name, row in rows.items()]
-    return Section("scores", "Board scores", how, table(["", *SCORES.values()], cells))
+    cells = [[name, *(number(row[score]) for score in SCORE_TITLES)] for name, row in rows.items()]
+    return Section("scores", "Board scores", how, table(["", *SCORE_TITLES.values()], cells))
 
 
 def training(metrics: Sequence[Mapping[str, Any]]) -> Section:
