@@ -96,7 +96,7 @@ def test_the_puzzle_is_one_walk_of_moves_that_change_the_board(name, split):
 
 
 @each_puzzle
-def test_a_board_is_never_drawn_alike_twice(name):
+def test_a_board_is_never_drawn_twice_in_the_same_way(name):
     data = small(name)
     assert (data.next_obs[:-1] != data.obs[1:]).any((1, 2, 3)).all()
 
@@ -313,7 +313,7 @@ def test_another_process_may_be_first_to_fill_the_cache(tmp_path, monkeypatch):
     assert [path.name for path in folder.parent.iterdir()] == ["iceslider"]
 
 
-def test_a_cache_that_cannot_be_filled_is_told(tmp_path, monkeypatch):
+def test_a_cache_that_cannot_be_filled_is_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("DWMR_CACHE", str(tmp_path))
     (tmp_path / "data").write_text("a file in the way")
     with pytest.raises(OSError, match="could not write"):

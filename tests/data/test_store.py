@@ -13,8 +13,8 @@ ARRAYS = {"obs": np.arange(24, dtype=np.uint8).reshape(2, 3, 4), "actions": np.a
 
 @pytest.fixture
 def saved(tmp_path):
-    """A store of the kind "things"."""
-    store.save(tmp_path / "s", "things", store.Stored(ARRAYS, {"n_actions": 2}, {"seed": 7}))
+    """A store of the kind "frames"."""
+    store.save(tmp_path / "s", "frames", store.Stored(ARRAYS, {"n_actions": 2}, {"seed": 7}))
     return tmp_path / "s"
 
 
@@ -25,7 +25,7 @@ def edit_header(path, **changes) -> None:
 
 def test_round_trip(saved):
     assert store.is_store(saved)
-    stored = store.load(saved, "things")
+    stored = store.load(saved, "frames")
     assert stored.values == {"n_actions": 2}
     assert stored.about == {"seed": 7}
     assert set(stored.arrays) == set(ARRAYS)
@@ -35,7 +35,7 @@ def test_round_trip(saved):
 
 
 def test_arrays_are_read_only_memory_maps(saved):
-    array = store.load(saved, "things").arrays["obs"]
+    array = store.load(saved, "frames").arrays["obs"]
     assert isinstance(array, np.memmap)
     with pytest.raises(ValueError, match="read-only"):
         array[0] = 0
@@ -44,14 +44,14 @@ def test_arrays_are_read_only_memory_maps(saved):
 def test_an_existing_path_is_left_alone(saved):
     before = {path.name: path.read_bytes() for path in saved.iterdir()}
     with pytest.raises(FileExistsError, match="exists already"):
-        store.save(saved, "things", store.Stored({"obs": np.zeros(1)}, {}, {}))
+        store.save(saved, "frames", store.Stored({"obs": np.zeros(1)}, {}, {}))
     assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
     assert [path.name for path in saved.parent.iterdir()] == ["s"]
 
 
 def test_an_array_of_objects_is_not_written(tmp_path):
     with pytest.raises(ValueError, match=r"[Oo]bject"):
-        store.save(tmp_path / "s", "things", store.Stored({"x": np.array([{}])}, {}, {}))
+        store.save(tmp_path / "s", "frames", store.Stored({"x": np.array([{}])}, {}, {}))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -61,7 +61,7 @@ def test_a_truncated_array(saved, kept):
     assert path.stat().st_size == 152
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(InputError, match=r"obs\.npy is truncated or not an array file"):
-        store.load(saved, "things")
+        store.load(saved, "frames")
 
 
 def test_a_damaged_array_header(saved):
@@ -70,7 +70,7 @@ def test_a_damaged_array_header(saved):
     for position in range(128):
         path.write_bytes(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
         try:
-            assert np.array_equal(store.load(saved, "things").arrays["obs"], ARRAYS["obs"])
+            assert np.array_equal(store.load(saved, "frames").arrays["obs"], ARRAYS["obs"])
         except InputError as error:
             assert "obs.npy" in str(error)  # noqa: PT017 — some bytes are mere padding, and may change
 
@@ -78,27 +78,27 @@ def test_a_damaged_array_header(saved):
 def test_a_missing_array(saved):
     (saved / "actions.npy").unlink()
     with pytest.raises(InputError, match=r"actions\.npy is missing, but the header lists it"):
-        store.load(saved, "things")
+        store.load(saved, "frames")
 
 
 @pytest.mark.parametrize("other", [ARRAYS["obs"][:1], ARRAYS["obs"].astype(np.int16)])
 def test_an_exchanged_array(saved, other):
     np.save(saved / "obs.npy", other)
     with pytest.raises(InputError, match=r"obs\.npy holds .*the header says \|u1 \[2, 3, 4\]"):
-        store.load(saved, "things")
+        store.load(saved, "frames")
 
 
 def test_a_pickled_array(saved):
     np.save(saved / "obs.npy", np.array([{}, {}]), allow_pickle=True)
     with pytest.raises(InputError, match=r"obs\.npy is truncated or not an array file"):
-        store.load(saved, "things")
+        store.load(saved, "frames")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe\x00", b'{"format": "dwmr-arr'])
 def test_a_damaged_header(saved, content):
     (saved / store.HEADER).write_bytes(content)
     with pytest.raises(InputError, match=r"header\.json is damaged"):
-        store.load(saved, "things")
+        store.load(saved, "frames")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_damaged_header(saved, content):
     [
         ({"format": "zarr"}, "not a dwmr store: its format is 'zarr'"),
         ({"version": 2}, "store version 2; this dwmr reads version 1"),
-        ({"kind": "other"}, "holds 'other', expected 'things'"),
+        ({"kind": "other"}, "holds 'other', expected 'frames'"),
         ({"arrays": ["obs"]}, r"header\.json is damaged"),
         ({"arrays": {"obs": {}}}, r"header\.json is damaged"),
         ({"values": None}, r"header\.json is damaged"),
@@ -115,17 +115,17 @@ def test_a_damaged_header(saved, content):
 def test_a_foreign_header(saved, changes, message):
     edit_header(saved, **changes)
     with pytest.raises(InputError, match=message):
-        store.load(saved, "things")
+        store.load(saved, "frames")
 
 
 def test_a_header_of_another_shape(saved):
     (saved / store.HEADER).write_text("[1, 2]")
     with pytest.raises(InputError, match="not a dwmr store header"):
-        store.load(saved, "things")
+        store.load(saved, "frames")
 
 
 def test_paths_without_a_store(tmp_path):
     with pytest.raises(InputError, match="does not exist"):
-        store.load(tmp_path / "absent", "things")
+        store.load(tmp_path / "absent", "frames")
     with pytest.raises(InputError, match=r"not a dwmr store: it has no header\.json"):
-        store.load(tmp_path, "things")
+        store.load(tmp_path, "frames")

@@ -76,7 +76,7 @@ def test_without_a_plan_it_tries_what_it_has_not_tried(task):
 
 def test_it_gives_up_where_nothing_leads_on():
     class Stuck:
-        def look(self):
+        def observe(self):
             return np.zeros((1, 1, 8), np.uint8)
 
         def act(self, action):
@@ -99,8 +99,8 @@ def test_codes_within_the_radius_are_not_worth_a_new_plan(task):
     """A world that shows one bit of noise: with radius 1 the plan goes on from the predicted codes."""
 
     class Noisy(TrueWorld):
-        def look(self):
-            shown = super().look().copy()
+        def observe(self):
+            shown = super().observe().copy()
             shown[..., 7] ^= 1
             return shown
 

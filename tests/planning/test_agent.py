@@ -49,7 +49,7 @@ class PictureWorld:
     def __init__(self, board):
         self.board = board
 
-    def look(self):
+    def observe(self):
         return picture(self.board[None])[0]
 
     def act(self, action):

@@ -19,7 +19,7 @@ def test_a_search_with_the_true_rules_finds_the_optimal_length(name):
 def test_acting_in_a_task_follows_the_rules():
     task = tasks_of("iceslider", trials=1)["min_solution_1"][0]
     world = TaskWorld(task)
-    assert world.look().shape == (3, 64, 64)
+    assert world.observe().shape == (3, 64, 64)
     assert not world.solved
     for action in PLANNERS["breadth_first"](
         true_dynamics(task), true_code(task, task.start), CodeGoal(true_code(task, task.goal))
@@ -30,6 +30,6 @@ def test_acting_in_a_task_follows_the_rules():
 
 def test_the_true_world_shows_the_number_of_its_state():
     task = tasks_of("iceslider", trials=1)["min_solution_8"][0]
-    shown = true_codes(TrueWorld(task).look()[None])
+    shown = true_codes(TrueWorld(task).observe()[None])
     assert shown.tolist() == true_code(task, task.start).tolist()
     assert shown.tolist() != true_code(task, task.goal).tolist()

@@ -181,7 +181,7 @@ def test_a_folder_that_lacks_a_file(tmp_path):
         ("t10k-labels-idx1-ubyte", np.full(20, 4, np.uint8), r"digit 0 .* got uint8 \(0, 28, 28\)"),
     ],
 )
-def test_a_folder_of_other_things(tmp_path, name, array, message):
+def test_a_folder_without_digits(tmp_path, name, array, message):
     write_idx(tmp_path, few_digits())
     (tmp_path / name).write_bytes(idx(array))
     with pytest.raises(InputError, match=message):

@@ -207,7 +207,7 @@ def test_the_puzzle_starts_unsolved_and_takes_numbers_or_pairs():
         tiles.SlidingTiles(size=(2, 3, 4), digits="sklearn")
 
 
-def test_boards_are_still_told_apart_when_two_digits_look_alike():
+def test_boards_still_differ_when_two_digits_look_the_same():
     """A move keeps the parity, so of two boards that differ by two tiles only one can be reached; with a second pair
     alike, boards are lost."""
     frontier = tiles.goal_board(3, 3)[None]

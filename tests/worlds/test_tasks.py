@@ -31,7 +31,7 @@ def test_a_plan_is_judged_by_the_rules():
     assert find_world("digitjump").task(0).solved_by([3, 3, 1, 1, 1])
 
 
-def test_a_noisy_frame_is_rendered_afresh_each_time():
+def test_a_noisy_frame_is_different_each_time():
     clean, noisy = (tasks_of(name, trials=1)["min_solution_8"][0] for name in ("iceslider", "iceslider-noisy"))
     assert (noisy.paint(noisy.start) != noisy.paint(noisy.start)).any()
     assert np.array_equal(clean.paint(clean.start), clean.paint(clean.start))

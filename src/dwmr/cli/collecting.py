@@ -24,7 +24,7 @@ from dwmr.worlds.registry import WORLDS
 )
 def collect(
     destination: Annotated[Path, typer.Option("--out", help="Data folder to create.")],
-    world: Annotated[str | None, typer.Argument(help=f"One of {', '.join(WORLDS)}.")] = None,
+    world: Annotated[str | None, typer.Argument(metavar="WORLD", help=f"One of {', '.join(WORLDS)}.")] = None,
     env: Annotated[
         str | None, typer.Option(help="Id of any Gymnasium environment with images and discrete actions.")
     ] = None,
@@ -42,7 +42,7 @@ def collect(
 ) -> None:
     """Collect transitions from random actions in a world, or in any Gymnasium environment.
 
-    The folder holds the splits train, val, test and rollout, and a preview as a PNG.
+    The folder holds the splits train, val, test and rollout. Its preview.png shows a few transitions.
     """
     if (world is None) == (env is None):
         raise InputError("name a world or an environment: dwmr collect iceslider …, or dwmr collect --env ID …")

@@ -3,7 +3,7 @@
 A planner takes a `Dynamics` and a goal test, and returns a `Plan`: solved, exhausted, or out of budget.
 """
 
-from dwmr.planning.acting import Episode, World, act
+from dwmr.planning.acting import Environment, Episode, act
 from dwmr.planning.agent import Agent, prepare_agent
 from dwmr.planning.goals import CodeGoal, choose_radius
 from dwmr.planning.packing import pack, unpack
@@ -19,11 +19,11 @@ __all__ = [
     "Budget",
     "CodeGoal",
     "Dynamics",
+    "Environment",
     "Episode",
     "Goal",
     "Heuristic",
     "Plan",
-    "World",
     "act",
     "choose_radius",
     "find_planner",

@@ -26,8 +26,8 @@ MAX_GUESSES = 20  # actions tried where no plan is known
 Key = tuple[int, ...]
 
 
-class World(Protocol):
-    def look(self) -> np.ndarray:
+class Environment(Protocol):
+    def observe(self) -> np.ndarray:
         """The current image, uint8 (C, H, W)."""
 
     def act(self, action: int) -> None: ...
@@ -71,7 +71,7 @@ class Episode:
 
 
 def act(
-    world: World,
+    world: Environment,
     agent: Agent,
     goal: Goal,
     planner: Planner,
@@ -87,7 +87,7 @@ def act(
     """
     dynamics = CorrectedDynamics(agent.dynamics)
     episode = Episode()
-    episode.frames.append(world.look())
+    episode.frames.append(world.observe())
     here = agent.encode(episode.frames[0][None])
     episode.expected.append(here)
     visits = Counter([_key(here)])
@@ -121,7 +121,7 @@ def act(
         tried.add((_key(here), action))
         world.act(action)
         episode.actions.append(action)
-        episode.frames.append(world.look())
+        episode.frames.append(world.observe())
         episode.expected.append(expected)
         observed = agent.encode(episode.frames[-1][None])
         if int(hamming(observed, expected)[0]) <= agent.radius:

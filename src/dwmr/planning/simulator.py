@@ -15,7 +15,7 @@ class TaskWorld:
     def __init__(self, task: Task) -> None:
         self._task, self.state = task, task.start
 
-    def look(self) -> np.ndarray:
+    def observe(self) -> np.ndarray:
         return self._task.paint(self.state)
 
     def act(self, action: int) -> None:
@@ -29,7 +29,7 @@ class TaskWorld:
 class TrueWorld(TaskWorld):
     """The world of a task, seen as the number of its state: an image of one row of bytes."""
 
-    def look(self) -> np.ndarray:
+    def observe(self) -> np.ndarray:
         return true_code(self._task, self.state).numpy().view(np.uint8)[None]
 
 
