@@ -24,7 +24,7 @@ def test_every_code_has_one_number(batches, width):
 
 
 def test_codes_that_fall_on_one_place_stay_apart(monkeypatch):
-    monkeypatch.setattr(module, "scatter", lambda words: torch.zeros_like(words[:, 0]))
+    monkeypatch.setattr(module, "hash_codes", lambda words: torch.zeros_like(words[:, 0]))
     store = Nodes(torch.zeros(1, 2, dtype=torch.int64), capacity=64)
     words = torch.tensor([[1, 0], [0, 1], [1, 0], [1, 1], [0, 0], [0, 1]])
     assert store.insert(words)[0].tolist() == [1, 2, 1, 3, 0, 2]

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dwmr.planning.packing import count_bits, hamming, pack, scatter, unpack
+from dwmr.planning.packing import count_bits, hamming, hash_codes, pack, unpack
 
 bits = st.integers(1, 200)
 seeds = st.integers(0, 2**32 - 1)
@@ -40,5 +40,5 @@ def test_many_actions_are_packed_like_one():
 
 
 def test_neighbouring_codes_are_scattered():
-    places = scatter(torch.arange(1 << 14)[:, None]) & (2**15 - 1)
+    places = hash_codes(torch.arange(1 << 14)[:, None]) & (2**15 - 1)
     assert len(places.unique()) > 12_000  # 12,900 of 32,768 places would be hit at random

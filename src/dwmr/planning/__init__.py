@@ -5,9 +5,8 @@ A planner takes a `Dynamics` and a goal test, and returns a `Plan`: solved, exha
 
 from dwmr.planning.acting import Environment, Episode, act
 from dwmr.planning.agent import Agent, prepare_agent
-from dwmr.planning.goals import CodeGoal, choose_radius
 from dwmr.planning.packing import pack, unpack
-from dwmr.planning.problem import EXHAUSTED, OUT_OF_BUDGET, SOLVED, Budget, Dynamics, Goal, Heuristic, Plan
+from dwmr.planning.problem import EXHAUSTED, OUT_OF_BUDGET, SOLVED, Budget, CodeGoal, Dynamics, Goal, Heuristic, Plan
 from dwmr.planning.search import PLANNERS, find_planner
 
 __all__ = [
@@ -25,7 +24,6 @@ __all__ = [
     "Heuristic",
     "Plan",
     "act",
-    "choose_radius",
     "find_planner",
     "pack",
     "prepare_agent",

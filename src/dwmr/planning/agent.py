@@ -14,10 +14,9 @@ from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError
 from dwmr.planning.applicability import Applicability, fit_applicability
 from dwmr.planning.dynamics import PredictedDynamics, limited
-from dwmr.planning.goals import CodeGoal, choose_radius
 from dwmr.planning.heuristics import HammingHeuristic, HeuristicNetwork, LearnedHeuristic, most_flips
 from dwmr.planning.packing import hamming, pack
-from dwmr.planning.problem import Dynamics, Heuristic
+from dwmr.planning.problem import CodeGoal, Dynamics, Heuristic
 
 FRAMES = 20_000  # of each split, at most, to learn from
 
@@ -106,6 +105,22 @@ def prepare_agent(
             "applicability": possible.figures(val_codes, val_actions),
         },
     )
+
+
+def choose_radius(same: np.ndarray, different: np.ndarray) -> int:
+    """The Hamming distance up to which two codes should count as one state.
+
+    The radius with the fewest mistakes, the smallest if there are several: the share of pairs of one state that are
+    farther apart, plus the share of pairs of neighbouring states that are within it.
+
+    Args:
+        same: distances between codes of the same state.
+        different: distances between codes of neighbouring states.
+    """
+    radii = np.arange(int(same.max(initial=0)) + 1)
+    missed = (same[:, None] > radii).mean(0) if len(same) else np.zeros(len(radii))
+    confused = (different[:, None] <= radii).mean(0) if len(different) else np.zeros(len(radii))
+    return int(radii[np.argmin(missed + confused)])
 
 
 def _same_state(now: Tensor, then: Tensor, data: Transitions) -> np.ndarray:

@@ -17,8 +17,7 @@ from dwmr.evaluation.intervals import wilson
 from dwmr.files import append_line, atomic_write_json, atomic_write_text
 from dwmr.planning.acting import DONE, Episode, Limits, act, greedy_step, random_step
 from dwmr.planning.agent import Agent
-from dwmr.planning.goals import CodeGoal
-from dwmr.planning.problem import EXHAUSTED, Budget, no_heuristic
+from dwmr.planning.problem import EXHAUSTED, Budget, CodeGoal, no_heuristic
 from dwmr.planning.search import PLANNERS, Planner, find_planner
 from dwmr.planning.simulator import TaskWorld, TrueWorld, true_code, true_codes, true_dynamics
 from dwmr.progress import bar

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dwmr.planning.goals import CodeGoal
 from dwmr.planning.packing import unpack
+from dwmr.planning.problem import CodeGoal
 
 CODES_AT_ONCE = 1 << 14
 

@@ -1,7 +1,7 @@
-"""The states a search has met, each once: their codes, how each was reached, and a table that finds them again.
+"""The states that a search has found: their codes, how each was reached, and a hash table of them.
 
-Everything is a tensor on the search's device and is done for many codes at once. Two codes are one state only if all
-their words are equal: the table holds numbers of states, and whole codes are compared.
+Everything is a tensor on the search's device, and all operations take many codes at once. The table holds numbers of
+states; whole codes are compared, so two codes are one state only if all their words are equal.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dwmr.planning.packing import scatter
+from dwmr.planning.packing import hash_codes
 
 NONE = -1
 UNREACHED = 2**30
@@ -25,11 +25,11 @@ class Nodes:
     parent  int64 (N,)      the state it was reached from, or `NONE`
     action  int16 (N,)      by which action
     cost    int32 (N,)      after how many actions from the start
-    guess   float32 (N,)    how many more to the goal, where the search says so
+    guess   float32 (N,)    the heuristic, where the search needs it
     """
 
     def __init__(self, words: Tensor, capacity: int = 1024) -> None:
-        """Begin with one state, (1, W), that is reached already."""
+        """Begin with one state, (1, W), the start."""
         self.device, self.count = words.device, 0
         self._words = words.new_empty(capacity, words.shape[1])
         self._parent = torch.empty(capacity, dtype=torch.int64, device=self.device)
@@ -55,15 +55,18 @@ class Nodes:
 
     @staticmethod
     def bytes_for(states: int, width: int) -> int:
-        """Memory of so many states with codes of ``width`` words; the copy while growing counts in."""
+        """Memory for a number of states with codes of ``width`` words, including the copy made while growing."""
         capacity = 1024
         while capacity < states:
             capacity *= 2
         return capacity * (8 * width + 8 + 2 + 4 + 4 + 8 + 16) * 3 // 2
 
     def insert(self, words: Tensor) -> tuple[Tensor, Tensor]:
-        """Number the codes (n, W): int64 (n,), and int64 (m,) the positions of those that are new, each once, in
-        order. New states are unreached."""
+        """Add codes (n, W) that are not known yet, as unreached states.
+
+        Returns:
+            The numbers of all codes, int64 (n,), and the positions of the new ones, int64 (m,), each code once.
+        """
         self._reserve(self.count + len(words))
         numbers, places = self._find(self._table, words)
         new = torch.nonzero(numbers == _CLAIM + torch.arange(len(words), device=self.device)).squeeze(1)
@@ -80,9 +83,9 @@ class Nodes:
         return numbers, new
 
     def relax(self, numbers: Tensor, parents: Tensor, actions: Tensor, costs: Tensor) -> Tensor:
-        """Note cheaper ways to states, (n,) each; the states (m,) that are now cheaper, each once.
+        """Store cheaper ways to states, (n,) each. Returns the states (m,) that became cheaper, each once.
 
-        Of several ways that are equally cheap the first counts.
+        Of several equally cheap ways the first counts.
         """
         before = self._cost[numbers]
         self._cost.scatter_reduce_(0, numbers, costs, "amin")
@@ -96,7 +99,7 @@ class Nodes:
         return reached
 
     def reach(self, new: slice, parents: Tensor, actions: Tensor, cost: int) -> None:
-        """The states just inserted, all of one cost."""
+        """Store how the states just inserted were reached, all at one cost."""
         self._parent[new], self._action[new], self._cost[new] = parents, actions.to(torch.int16), cost
 
     def path(self, node: int) -> tuple[list[int], list[int]]:
@@ -109,15 +112,15 @@ class Nodes:
         return actions[::-1], states[::-1]
 
     def _find(self, table: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-        """For each code the number of its state, or the claim of the first code of the batch that is equal to it; and
-        its place in the table, where claims are now entered.
+        """For each code the number of its state, or the claim of the first equal code of the batch; and its place in
+        the table, where claims are entered.
 
-        All codes look at their next place at once. Whoever finds it empty claims it; the earliest round wins, and then
-        the first in the batch. Each compares itself with what holds the place, and is done or goes on to another one.
+        In each round every pending code probes its next place, and claims it if it is empty. Of several claims the
+        earliest round wins, then the first in the batch. A code that equals the holder of its place is done.
         """
         mask = len(table) - 1
         positions = torch.arange(len(words), device=self.device)
-        home = scatter(words)
+        home = hash_codes(words)
         numbers, places = torch.empty_like(home), torch.empty_like(home)
         pending, round_ = positions, 0
         while len(pending):

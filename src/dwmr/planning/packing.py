@@ -1,4 +1,4 @@
-"""Codes as machine words: bool (N, K) and int64 (N, W) with W = ⌈K / 64⌉, bit k in bit k mod 64 of word k // 64.
+"""Codes packed into words: bool (N, K) and int64 (N, W) with W = ⌈K / 64⌉, bit k in bit k mod 64 of word k // 64.
 
 Unused bits are zero, so two codes are equal exactly when their words are.
 """
@@ -36,7 +36,7 @@ def unpack(words: Tensor, bits: int) -> Tensor:
 
 
 def count_bits(words: Tensor) -> Tensor:
-    """Bits that are on, int64 (…,), of words (…, W)."""
+    """The number of bits that are on, int64 (…,), in words (…, W)."""
     pairs = words - ((words >> 1) & _ODD_BITS)
     nibbles = (pairs & _ODD_PAIRS) + ((pairs >> 2) & _ODD_PAIRS)
     octets = (nibbles + (nibbles >> 4)) & _LOW_NIBBLES
@@ -44,12 +44,12 @@ def count_bits(words: Tensor) -> Tensor:
 
 
 def hamming(words: Tensor, other: Tensor) -> Tensor:
-    """Bits in which codes differ, int64 (…,)."""
+    """The number of bits in which codes differ, int64 (…,)."""
     return count_bits(words ^ other)
 
 
-def scatter(words: Tensor) -> Tensor:
-    """A well mixed number, int64 (N,), for each code (N, W). Different codes may share one."""
+def hash_codes(words: Tensor) -> Tensor:
+    """A hash, int64 (N,), of each code (N, W)."""
     mixed = torch.zeros_like(words[:, 0])
     for word in words.unbind(1):
         mixed = (mixed ^ word) * _MULTIPLIERS[0]

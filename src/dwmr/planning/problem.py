@@ -1,4 +1,4 @@
-"""What a planner is given and what it answers: a dynamics, a goal test, perhaps a heuristic; an outcome.
+"""The inputs and the answer of a planner: a dynamics, a goal, perhaps a heuristic and a budget; a plan.
 
 Codes are packed words, int64 (N, W), as in `dwmr.planning.packing`.
 """
@@ -10,11 +10,13 @@ from typing import Protocol
 
 from torch import Tensor
 
+from dwmr.planning.packing import count_bits
+
 SOLVED, EXHAUSTED, OUT_OF_BUDGET = "solved", "exhausted", "out of budget"
 
 
 class Dynamics(Protocol):
-    """Where actions lead; every action costs one."""
+    """Where actions lead. Every action costs one."""
 
     @property
     def n_actions(self) -> int: ...
@@ -28,19 +30,36 @@ class Goal(Protocol):
         """Codes (N, W) to bool (N,): the goal is reached."""
 
 
+@dataclass(frozen=True)
+class CodeGoal:
+    """Codes that differ from ``words`` (1, W) in at most ``radius`` of the bits that are on in ``mask`` (1, W)."""
+
+    words: Tensor
+    mask: Tensor | None = None
+    radius: int = 0
+
+    def distance(self, words: Tensor) -> Tensor:
+        """The number of bits that matter and differ, int64 (N,)."""
+        differing = words ^ self.words
+        return count_bits(differing if self.mask is None else differing & self.mask)
+
+    def __call__(self, words: Tensor) -> Tensor:
+        return self.distance(words) <= self.radius
+
+
 class Heuristic(Protocol):
     def __call__(self, words: Tensor) -> Tensor:
-        """Codes (N, W) to guesses (N,) of how many actions are left."""
+        """Codes (N, W) to the estimated number of actions left, (N,)."""
 
 
 def no_heuristic(words: Tensor) -> Tensor:
-    """Nothing is known of what is left."""
+    """Zero for every code."""
     return words.new_zeros(len(words))
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Where a search ends at the latest: generated states, seconds, bytes of memory for the states it keeps."""
+    """Limits of a search: generated states, seconds, and bytes of memory for the states it keeps."""
 
     nodes: int = 20_000_000
     seconds: float = 60.0
@@ -51,12 +70,12 @@ class Budget:
 class Plan:
     """The answer of a planner.
 
-    outcome    `SOLVED`: the actions lead to the goal in the model; `EXHAUSTED`: no actions do, proven by looking at
-               every state that can be reached; `OUT_OF_BUDGET`: neither is known, and the actions lead to the state
-               that looks nearest to the goal
+    outcome    `SOLVED`: the actions lead to the goal in the model; `EXHAUSTED`: no actions do, since the goal is not
+               among the states that can be reached; `OUT_OF_BUDGET`: neither is known, and the actions lead to the
+               state that looks nearest to the goal
     codes      int64 (T + 1, W): the states on the way, the start first
-    optimal    no shorter plan exists in the model (if the heuristic never overestimates)
-    reason     which budget ended
+    optimal    whether no plan in the model is shorter, if the heuristic never overestimates
+    reason     which part of the budget ended
     """
 
     outcome: str

@@ -1,4 +1,4 @@
-"""States that wait to be expanded, by whole-number priorities: a bucket for each."""
+"""Open states of a search, in one bucket for each integer priority."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CLOSED = -(2**62)
 
 
 class BucketQueue:
-    """The lowest priority first, and within it the latest pushed. A state pushed again has its new priority only."""
+    """The lowest priority comes first, and within it the latest push. Pushing a state again replaces its priority."""
 
     def __init__(self, device: torch.device) -> None:
         self._buckets: dict[int, list[Tensor]] = {}
@@ -19,7 +19,7 @@ class BucketQueue:
         self._priority = torch.full((1024,), _CLOSED, dtype=torch.int64, device=device)
 
     def push(self, states: Tensor, priorities: Tensor, known: int) -> None:
-        """States (n,), each once, with their priorities (n,); all are below ``known``."""
+        """Add distinct states (n,), all below ``known``, with their priorities (n,)."""
         if not len(states):
             return
         if known > len(self._priority):
@@ -41,11 +41,11 @@ class BucketQueue:
             self._buckets[value].append(part)
 
     def lowest(self) -> int | None:
-        """The lowest priority, or None; a bucket whose states have all moved may still count."""
+        """The lowest priority, or None if empty. Its states may all have moved to another priority since."""
         return self._order[0] if self._order else None
 
     def pop(self, count: int, ties_only: bool) -> Tensor:
-        """At most ``count`` states, taken out: of the lowest priority, or filled up with the next ones."""
+        """Take out up to ``count`` states: of the lowest priority only, or of the next ones too."""
         taken: list[Tensor] = []
         left = count
         while left and self._order:

@@ -1,7 +1,8 @@
 import numpy as np
 import torch
 
-from dwmr.planning import CodeGoal, choose_radius, pack
+from dwmr.planning import CodeGoal, pack
+from dwmr.planning.agent import choose_radius
 from dwmr.planning.heuristics import HammingHeuristic, most_flips
 
 
