@@ -1,7 +1,7 @@
-"""Files that are either written whole or not at all, and the folder for what can be fetched again.
+"""Write files completely or not at all, refuse outputs that would destroy something, and find the cache folder.
 
-Everything is written under a temporary name beside its target, flushed to the disk and renamed. A full disk,
-an interrupt or a crash leaves the old file as it was.
+Everything is written under a temporary name next to its target, flushed to disk and renamed. A full disk, an interrupt
+or a crash leaves the old file unchanged.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from typing import Any
 
 from dwmr.errors import InputError
 
-RUN_FILES = ("run.json", "checkpoint.safetensors", "metrics.jsonl")  # what a run folder needs
+RUN_FILES = ("run.json", "checkpoint.safetensors", "metrics.jsonl")  # the files of a run folder
 HTML_MARK = '<meta name="generator" content="dwmr">'
-PNG_MARK = {"Software": "dwmr"}  # as Matplotlib takes it
+PNG_MARK = {"Software": "dwmr"}  # metadata for Matplotlib
 GIF_MARK = "made by dwmr; "
 _MARKS = (
     (b"<!doctype html>", HTML_MARK.encode()),
     (b"\x89PNG", b"tEXtSoftware\0dwmr"),
     (b"GIF8", GIF_MARK.encode()),
 )
-_HEAD = 65_536  # bytes at the start of a file that hold its mark
+_HEAD = 65_536  # bytes; the mark is at the start of a file
 _STORAGE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG}
 
 
 def cache_folder() -> Path:
     """``$DWMR_CACHE``, else ``$XDG_CACHE_HOME/dwmr``, else ``~/.cache/dwmr``; it need not exist yet."""
-    if own := os.environ.get("DWMR_CACHE"):
-        return Path(own).expanduser()
+    if chosen := os.environ.get("DWMR_CACHE"):
+        return Path(chosen).expanduser()
     if shared := os.environ.get("XDG_CACHE_HOME"):
         return Path(shared).expanduser() / "dwmr"
     return Path.home() / ".cache" / "dwmr"
@@ -49,22 +49,21 @@ def check_output(
     written: bool | None = None,
     holds: Collection[str] = (),
 ) -> None:
-    """Refuse an output path that must not be written to; call it before any work.
+    """Refuse an output path that must not be written. Call this before any work.
 
-    What exists is replaced only with ``overwrite``, and only if dwmr wrote it: an HTML page, PNG or GIF that carries
-    dwmr's mark, a JSON file with dwmr's version in its ``provenance``, or a folder with nothing but files named in
-    ``holds``. Symbolic links, device nodes, inputs of the command, and the files that a run folder needs are never
-    replaced.
+    An existing file or folder is replaced only with ``overwrite``, and only if dwmr wrote it: an HTML page, PNG or GIF
+    with dwmr's mark, a JSON file with dwmr's version in its ``provenance``, or a folder that contains only files named
+    in ``holds``. Symbolic links, devices, inputs of the command and files of a run folder are never replaced.
 
     Args:
-        path: the file or folder to be written
+        path: the file or folder to write
         overwrite: whether the user allows it; None if the command has no such option
-        inputs: what the command reads; None entries are ignored
-        written: whether dwmr wrote what is there, where the caller knows; None: decide by the mark
-        holds: names of the files that an existing folder may hold to be replaced; without any, no folder is
+        inputs: the files and folders that the command reads; None entries are ignored
+        written: whether dwmr wrote the existing file; None to decide by its mark
+        holds: names of the files that a replaced folder may contain; empty if no folder may be replaced
 
     Raises:
-        InputError: the path must not be written to.
+        InputError: the path must not be written.
     """
     path = Path(path)
     for source in (Path(name) for name in inputs if name is not None):
@@ -78,7 +77,7 @@ def check_output(
         return
     mode = path.lstat().st_mode
     if stat.S_ISLNK(mode):
-        raise InputError(f"{path} is a symbolic link, and outputs are not written through links; choose another output")
+        raise InputError(f"{path} is a symbolic link, and outputs never replace links; choose another output")
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise InputError(f"{path} is not a regular file; choose another output")
     if not overwrite:
@@ -106,7 +105,7 @@ def _check_parents(path: Path) -> None:
 
 
 def _marked(path: Path) -> bool:
-    """Whether a file says of itself that dwmr wrote it."""
+    """Whether a file carries the mark that dwmr wrote it."""
     with open(path, "rb") as file:
         head = file.read(_HEAD)
     if any(head.startswith(start) and mark in head for start, mark in _MARKS):
@@ -120,10 +119,10 @@ def _marked(path: Path) -> bool:
 
 
 def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write ``data`` to ``path``, replacing what was there; missing parent folders are made.
+    """Write ``data`` to ``path``, replacing an existing file; missing parent folders are created.
 
     Raises:
-        OSError: the file could not be written; ``path`` is as it was before.
+        OSError: the file could not be written; ``path`` is unchanged.
     """
     path = Path(path)
     temporary = _temporary_beside(path)
@@ -154,7 +153,7 @@ def atomic_write_json(path: str | os.PathLike[str], value: Any) -> None:
 
 
 def append_line(path: str | os.PathLike[str], text: str) -> None:
-    """Add a line to a file and see it onto the disk."""
+    """Append a line to a file and flush it to disk."""
     try:
         with open(path, "a", encoding="utf-8") as file:
             file.write(text + "\n")
@@ -162,20 +161,19 @@ def append_line(path: str | os.PathLike[str], text: str) -> None:
             os.fsync(file.fileno())
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise OSError(error.errno or errno.EIO, f"could not add to {path}: {reason}") from error
+        raise OSError(error.errno or errno.EIO, f"could not append to {path}: {reason}") from error
 
 
 @contextlib.contextmanager
 def atomic_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
-    """Yield an empty temporary folder that becomes ``path`` when the block ends well, and vanishes otherwise.
+    """Yield an empty temporary folder. It becomes ``path`` if the block succeeds, and is removed if it raises.
 
-    With ``overwrite`` it takes the place of an existing folder, which `check_output` has allowed, and which is removed.
-
-    An OSError of the block that has nothing to do with storage, such as a missing input, passes unchanged.
+    With ``overwrite`` it replaces an existing folder; call `check_output` first. An OSError of the block that is not
+    about storage, such as a missing input, is raised unchanged.
 
     Raises:
         FileExistsError: ``path`` exists already; raised before the block runs.
-        OSError: the folder could not be written; there is still no ``path``.
+        OSError: the folder could not be written; ``path`` is unchanged.
     """
     path = Path(path)
     if os.path.lexists(path) and not overwrite:
@@ -189,7 +187,7 @@ def atomic_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> I
         try:
             yield temporary
         except OSError as error:
-            if error.errno is None or error.errno in _STORAGE_ERRORS:  # NumPy reports a short write without a number
+            if error.errno is None or error.errno in _STORAGE_ERRORS:  # NumPy reports a short write without errno
                 raise _could_not_write(path, error) from error
             raise
         try:
@@ -231,7 +229,7 @@ def _sync_tree(folder: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make renames in ``folder`` last through a power cut, where the system can do that."""
+    """Make renames in ``folder`` survive a power cut, where the system supports it."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
