@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from dwmr.errors import InputError
 from dwmr.evaluation.verdicts import NO, NOT_TESTED, PARTLY, QUESTIONS, YES, answers, correct_steps, summary
 from tests.evaluation.ring import LEFT, RIGHT, ring_rollouts, ring_transitions
 
+RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 ALWAYS = {"bits", "noise", "next", "known"}
 
 
@@ -190,9 +192,9 @@ def test_the_summary_blames_the_encoder_for_unstable_codes():
     data = redrawn(ring_transitions(episodes=200, steps=40))
     found = certify(dazzled, predict, data)
     assert found["same_code"] == pytest.approx(100 * (1 - 2 * 0.975 * 0.025) ** 4, abs=2)
-    assert "The encoder is the cause" in found["summary"]
+    assert "The cause is the encoder" in found["summary"]
     for reading in (dazzled, encode):
-        assert "The encoder is the cause" not in certify(reading, lambda codes, actions: codes, data)["summary"]
+        assert "The cause is the encoder" not in certify(reading, lambda codes, actions: codes, data)["summary"]
 
 
 def test_thresholds_are_inclusive():
@@ -210,3 +212,10 @@ def test_answers_depend_only_on_the_figures():
     assert worse["next"]["answer"] == PARTLY
     assert worse["next"]["figure"] == 90
     assert worse["next"]["thresholds"] == {"yes": 99, "partly": 80}
+
+
+@pytest.mark.parametrize("name", ["certificate_example", "certificate_strong", "certificate_noisy"])
+def test_stored_certificates_hold_the_present_answers(name):
+    stored = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    assert stored["verdicts"] == answers(stored)
+    assert stored["summary"] == summary(stored)

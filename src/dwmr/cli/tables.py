@@ -68,7 +68,11 @@ def evaluation(figures: dict[str, Any]) -> list[Table]:
 def certificate(found: dict[str, Any]) -> list[Table]:
     """The figures of `dwmr.certify` as tables: the answers first, then the details."""
     answers = [
-        [each["answer"], f"{_number(each['figure'])} {each['unit']}", f"{each['question']}\n  {each['remark']}"]
+        [
+            each["answer"],
+            f"{_number(each['figure'])} {each['unit']}",
+            f"{each['name']}: {each['question']}\n  {each['remark']}",
+        ]
         for each in found["verdicts"]
     ]
     drift = {"bits": "correct bits", "exact": "exact codes", "known": "known codes", "known_seen": "known, real frames"}

@@ -92,7 +92,7 @@ def summary(certificate: Certificate) -> str:
         advice = ["Imagined codes are unreliable, even one step ahead."]
         exact = [entry["exact"] for entry in drift.values()]
         if certificate["redrawn"] and exact and min(exact) >= certificate["same_code"] - SHARE_TOLERANCE:
-            advice.append("The encoder is the cause: it gives two frames of the same state different codes as often.")
+            advice.append("The cause is the encoder: it gives two frames of one state different codes just as often.")
     else:
         limit = "the longest roll-out tested" if steps == longest else "then encode a new frame"
         advice = [f"Roll-outs are reliable for {_count(steps)}, {limit}."]

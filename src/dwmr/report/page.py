@@ -17,6 +17,10 @@ from dwmr.report.markup import Markup, Section, element, joined
 from dwmr.report.material import Material
 from dwmr.report.style import CSS
 
+INTRODUCTION = (
+    "A Boolean world model encodes an image as bits, its code, and predicts the next code from the code and an action."
+)
+
 
 def write_report(
     path: str | Path,
@@ -47,8 +51,8 @@ def write_report(
 def _render(material: Material, title: str) -> str:
     parts = _sections(material)
     links = element("nav", *(element("a", part.title, href=f"#{part.anchor}") for part in parts))
-    about = element("p", _about(material, title), class_="about")
-    header = element("header", element("h1", title), about, links, sections.key_figures(material.figures))
+    about = [element("p", line, class_="about") for line in (_about(material, title), INTRODUCTION)]
+    header = element("header", element("h1", title), *about, links, sections.key_figures(material.figures))
     body = joined([header, *map(_html, parts)])
     head = joined(
         [

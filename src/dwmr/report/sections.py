@@ -167,7 +167,12 @@ def trust(certificate: Mapping[str, Any]) -> Section:
         "the data cannot answer the question. `dwmr certify` prints the details."
     )
     rows = [
-        [each["question"], each["answer"], f"{number(each['figure'])} {each['unit']}", each["remark"]]
+        [
+            f"{each['name']}: {each['question']}",
+            each["answer"],
+            f"{number(each['figure'])} {each['unit']}",
+            each["remark"],
+        ]
         for each in certificate["verdicts"]
     ]
     answers = table(["question", "answer", "figure", ""], rows, class_="words")
