@@ -140,6 +140,3 @@ def _sizes(name: str, transitions: int | None) -> dict[str, int]:
     if not MIN_TRANSITIONS <= transitions <= whole:
         raise InputError(f"{name} has {MIN_TRANSITIONS} to {whole} transitions, got {transitions}")
     return {split: max(MIN_TRANSITIONS, size * transitions // whole) for split, size in sizes.items()}
-
-
-collect_benchmark, cached_benchmark = collect_world, cached_world  # former names

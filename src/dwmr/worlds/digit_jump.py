@@ -77,7 +77,5 @@ class DigitJump(GridWorld):
         grid.flat[state.agent] += MAX_DIGIT
         return grid
 
-    def draw(
-        self, labels: np.ndarray, generator: np.random.Generator | None = None, split: str = "train"
-    ) -> np.ndarray:
-        return tiles.paint(labels, tiles.digit_jump())
+    def tile_set(self) -> np.ndarray:
+        return tiles.digit_jump()

@@ -52,7 +52,7 @@ class GridState:
 
 @dataclass(frozen=True)
 class GridWorld(World):
-    """A world whose state is a `GridState`; subclasses make the levels and say how the agent is labelled."""
+    """A world whose state is a `GridState`; subclasses define its levels, labels and tiles."""
 
     action_names = NAMES
     image_shape = (3, SIZE * tiles.SIDE, SIZE * tiles.SIDE)
@@ -63,6 +63,10 @@ class GridWorld(World):
     def level(self, seed: int) -> Any:
         """The `Level` of a seed."""
 
+    @abstractmethod
+    def tile_set(self) -> np.ndarray:
+        """uint8 (classes, 8, 8, 3): the picture of each label."""
+
     def reset(self, seed: int) -> GridState:
         level = self.level(seed)
         return GridState(level, cell_of(level.start))
@@ -72,6 +76,11 @@ class GridWorld(World):
 
     def solved(self, state: GridState) -> bool:
         return state.agent == cell_of(state.level.goal)
+
+    def draw(
+        self, labels: np.ndarray, generator: np.random.Generator | None = None, split: str = "train"
+    ) -> np.ndarray:
+        return tiles.paint(labels, self.tile_set())
 
     def state_name(self, state: GridState) -> str:
         return f"row {state.agent // SIZE}, column {state.agent % SIZE}"

@@ -102,10 +102,8 @@ class IceSlider(GridWorld):
         grid.flat[state.agent] = AGENT
         return grid
 
-    def draw(
-        self, labels: np.ndarray, generator: np.random.Generator | None = None, split: str = "train"
-    ) -> np.ndarray:
-        return tiles.paint(labels, tiles.ice_slider())
+    def tile_set(self) -> np.ndarray:
+        return tiles.ice_slider()
 
     def task(self, number: int, kind: str = "", seed: int = 0) -> Task:
         longer_than = int((kind or self.task_kinds[0]).removeprefix("min_solution_"))
