@@ -42,7 +42,7 @@ def test_a_task_is_tried_in_its_world(cli, planning_run, planning_data, tmp_path
     words = ("plan-level", planning_run, "--data", planning_data, "--seconds", 0.1)
     status, out, _ = cli(*words, "--strip", tmp_path / "acted.png")
     assert status == 0
-    assert "level 2000, longer than 8: breadth_first ends with" in out
+    assert "level 2000, longer than 8: breadth_first, goal " in out
     assert "drawn by a decoder fitted afterwards" in out
     status, out, _ = cli(*words, "--level", 1, "--json")
     assert status == 0

@@ -81,7 +81,7 @@ def export(
         return
     say(f"{out}: {', '.join(files)}")
     cases = f"{found['pairs']:,} held-out cases"
-    say(f"{found['rules']} rules, the predictor's next code in {found['states']:.2f}% of {cases}")
+    say(f"{found['rules']} rules; they give the predictor's next code in {found['states']:.2f}% of {cases}")
     if solution is not None:
         say(_in_words(solution))
 

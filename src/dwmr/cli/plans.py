@@ -110,8 +110,8 @@ def plan_level(
 ) -> None:
     """Solve one task by acting in its world.
 
-    The agent follows its plan and plans again where the world does not do what was predicted. It says itself when it
-    believes that it reached the goal; the true state decides whether it did.
+    The agent follows its plan, and plans again when the world does not do what was predicted. It stops when it believes
+    that it has reached the goal; the true state decides whether it has.
     """
     find_planner(planner)
     _check_strip(strip, overwrite, [run, data])
@@ -120,8 +120,8 @@ def plan_level(
     task = known.task(known.task_numbers.start + level, seed=seed)
     setting = Setting(seconds=seconds, task_seconds=3 * seconds, seed=seed)
     trial, episode = solve_task(task, agent, planner, setting)
-    title = f"{task.name}: {planner} ends with {trial.ending} after {trial.actions} actions "
-    title += f"(optimal {task.optimal}); the goal is {'' if trial.solved else 'not '}reached"
+    reached = "goal reached" if trial.solved else f"goal not reached ({trial.ending})"
+    title = f"{task.name}: {planner}, {reached} after {trial.actions} actions (shortest: {task.optimal})"
     shown = Strip(episode.frames, torch.cat(episode.expected), _names(info, episode.actions), title)
     reasons = [plan.reason for plan in episode.plans if plan.reason and not plan.solved]
     figures = asdict(trial) | {"actions": episode.actions, "reason": reasons[0] if reasons else ""}
