@@ -98,7 +98,7 @@ def test_the_command_takes_images(export, run, tmp_path):
     images = ["--start", tmp_path / "now.npy", "--goal", tmp_path / "then.npy"]
     status, out, _ = export("--to", "pddl", "--out", tmp_path / "out", *images)
     assert status == 0
-    assert "rules, the predictor's next code in" in out
+    assert "rules; they give the predictor's next code in" in out
     assert (tmp_path / "out" / "problem.pddl").read_text().startswith("(define (problem problem)")
 
 
