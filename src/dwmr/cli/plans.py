@@ -86,7 +86,7 @@ def plan(
     if found.solved and found.actions:
         real[-1] = last
     title = f"{planner}: {found.outcome}, {len(found.actions)} actions"
-    shown = Strip(real, found.codes, _names(info, found.actions), title)
+    shown = Strip(real, found.codes, _names(info, agent, found.actions), title)
     names = ("outcome", "reason", "actions", "optimal", "expanded", "generated", "seconds")
     figures = {name: getattr(found, name) for name in names} | {"radius": agent.radius}
     _report(run, model, shown, figures, strip, as_json)
@@ -122,7 +122,7 @@ def plan_level(
     trial, episode = solve_task(task, agent, planner, setting)
     reached = "goal reached" if trial.solved else f"goal not reached ({trial.ending})"
     title = f"{task.name}: {planner}, {reached} after {trial.actions} actions (shortest: {task.optimal})"
-    shown = Strip(episode.frames, torch.cat(episode.expected), _names(info, episode.actions), title)
+    shown = Strip(episode.frames, torch.cat(episode.expected), _names(info, agent, episode.actions), title)
     reasons = [plan.reason for plan in episode.plans if plan.reason and not plan.solved]
     figures = asdict(trial) | {"actions": episode.actions, "reason": reasons[0] if reasons else ""}
     _report(run, model, shown, figures, strip, as_json)
@@ -178,7 +178,7 @@ def plan_tasks(
     for name in names:
         entry = stored.entry(name) if stored is not None else None
         tasks = tasks_of(benchmark, seed=seed, trials=trials, digits=_digits(agent))  # new: tasks draw as they are used
-        if entry is None or entry["made_with"] != made_with:
+        if entry is None or entry.get("made_with") != made_with:
             log = TrialLog(stored.log_path(name) if stored is not None else None, made_with)
             entry = evaluate_planner(tasks, agent, name, setting, log=log)
             entry |= {"machine": describe_machine(model.device), "agent": agent.about, "made_with": made_with}
@@ -255,8 +255,8 @@ def _digits(agent: Agent) -> str:
     return str(agent.about.get("digits", "mnist"))
 
 
-def _names(info: RunInfo, actions: list[int]) -> list[str]:
-    names = action_names(info.config.benchmark, info.n_actions)
+def _names(info: RunInfo, agent: Agent, actions: list[int]) -> list[str]:
+    names = agent.about.get("action_names") or action_names(info.config.benchmark, info.n_actions)
     return [names[action] for action in actions]
 
 

@@ -45,6 +45,8 @@ def prepare_run(run: Path, model: WorldModel, decoder: str, splits: Splits, *, s
     agent = prepare_agent(model.encode, model.predict, train, splits.val, dynamics=dynamics, seed=seed)
     if train.about.get("digits") in DIGITS:
         agent.about["digits"] = train.about["digits"]
+    if train.action_names is not None:
+        agent.about["action_names"] = list(train.action_names)
     if model.decoder is None:
         save_part(run, PAINTER, fit_painter(model, decoder, train, seed), {"decoder": decoder, "seed": seed})
     if agent.possible is not None:  # written last: a run folder with this file is wholly prepared

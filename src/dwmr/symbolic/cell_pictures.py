@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dwmr.plotting.pictures import figure_png, image_axes, to_picture
-from dwmr.symbolic.cells import Symbols
-from dwmr.symbolic.saliency import Box, edges
+from dwmr.symbolic.cells import Box, Symbols, edges
 
 EXAMPLES = 6  # of each symbol
 MAX_MAPS = 64  # bits whose maps are drawn

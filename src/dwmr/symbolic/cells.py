@@ -13,12 +13,15 @@ import numpy as np
 
 from dwmr.errors import InputError
 from dwmr.models.world_model import WorldModel
-from dwmr.symbolic.saliency import Box, edges
 
 DIRECTIONS = {"up": (-1, 0), "right": (0, 1), "left": (0, -1), "down": (1, 0)}
 MAX_SYMBOLS = 16
 ALL_SETS, PAIRS = 5, 8  # with more symbols than these, atoms name at most two symbols, or one
 MIN_SHARE = 1e-3  # of all cells must show a pattern of bits for it to be a symbol
+
+
+Box = tuple[int, int, int, int]
+"""The first row and the row after the last one, then the same for columns."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,11 @@ class Layout:
         """The inverse of `patterns`."""
         bits = patterns[:, None] >> np.arange(self.depth - 1, -1, -1)[:, None, None] & 1
         return bits.astype(bool).reshape(len(patterns), -1)
+
+
+def edges(length: int, pieces: int) -> np.ndarray:
+    """Where the pieces of a side begin, and where the last one ends."""
+    return np.arange(pieces + 1) * length // pieces
 
 
 def layout_of(model: WorldModel) -> Layout | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dwmr.symbolic.cells import Box
 from dwmr.symbolic.fitting import Rule
 from dwmr.symbolic.rules import BitRules, CellRules
-from dwmr.symbolic.saliency import Box
 
 SYMBOLS_PICTURE, BITS_PICTURE = "symbols.png", "bits.png"
 MAX_LISTED = 6  # rules of one bit and action; the others are counted

@@ -21,8 +21,8 @@ NAME = "learned"
 
 def domain(rules: CellRules | BitRules, actions: Sequence[str]) -> str:
     """The domain, with one action for each name."""
-    if len(actions) != rules.n_actions or len(set(actions)) != len(actions):
-        raise InputError(f"expected {rules.n_actions} different names of actions, got {', '.join(actions)}")
+    if len(actions) != len(rules.by_action) or len(set(actions)) != len(actions):
+        raise InputError(f"expected {len(rules.by_action)} different names of actions, got {', '.join(actions)}")
     return _cell_domain(rules, actions) if isinstance(rules, CellRules) else _bit_domain(rules, actions)
 
 

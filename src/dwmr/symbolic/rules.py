@@ -23,10 +23,6 @@ class CellRules:
     by_action: list[list[Rule]]
 
     @property
-    def n_actions(self) -> int:
-        return len(self.by_action)
-
-    @property
     def size(self) -> int:
         """The number of rules."""
         return sum(map(len, self.by_action))
@@ -70,10 +66,6 @@ class BitRules:
     """Rules for single bits, by action and bit. Their features are all bits of the code."""
 
     by_action: list[list[list[Rule]]]
-
-    @property
-    def n_actions(self) -> int:
-        return len(self.by_action)
 
     @property
     def size(self) -> int:

@@ -6,9 +6,7 @@ import numpy as np
 
 from dwmr.models.callables import Encode, as_bits
 from dwmr.seeding import below, rng
-
-Box = tuple[int, int, int, int]
-"""The first row and the row after the last one, then the same for columns."""
+from dwmr.symbolic.cells import Box, edges
 
 PIECES = 8  # along each side
 FRAMES = 64
@@ -50,8 +48,3 @@ def boxes(shares: np.ndarray, height: int, width: int) -> list[Box | None]:
         down, across = np.flatnonzero(matters.any(1)), np.flatnonzero(matters.any(0))
         found.append((int(rows[down[0]]), int(rows[down[-1] + 1]), int(cols[across[0]]), int(cols[across[-1] + 1])))
     return found
-
-
-def edges(length: int, pieces: int) -> np.ndarray:
-    """Where the pieces of a side begin, and where the last one ends."""
-    return np.arange(pieces + 1) * length // pieces
