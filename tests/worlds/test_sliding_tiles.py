@@ -192,13 +192,6 @@ def test_tiles_from_ten_on_show_two_digits_side_by_side():
     assert np.array_equal(five, ramp + 100)
 
 
-def test_drawing_does_not_depend_on_the_chunks(monkeypatch):
-    boards, _ = tiles.random_walk(rng(0), tiles.goal_board(4, 3), 40)
-    whole = tiles.draw(boards, flat_digits(), rng(1))
-    monkeypatch.setattr(tiles, "_CHUNK", 7)
-    assert np.array_equal(tiles.draw(boards, flat_digits(), rng(1)), whole)
-
-
 def test_the_puzzle_starts_unsolved_and_takes_numbers_or_pairs():
     puzzle = tiles.SlidingTiles(size=2, digits="sklearn")
     assert not any(puzzle.solved(puzzle.reset(seed)) for seed in range(100))

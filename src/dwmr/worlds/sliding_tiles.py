@@ -24,7 +24,6 @@ GUTTER = 1
 MAX_CELLS = 100  # labels of more than two digits do not fit on a tile
 MAX_PACKED_CELLS = 16  # four bits a cell in 64
 
-_CHUNK = 2048  # frames drawn at once
 _FAIR_DRAW = 12  # divisible by 2, 3 and 4, the possible numbers of moves
 _TILE_BITS = 4
 
@@ -259,11 +258,22 @@ def random_walk(generator: np.random.Generator, board: np.ndarray, steps: int) -
 
 def draw(boards: np.ndarray, digits: Digits, generator: np.random.Generator) -> np.ndarray:
     """Boards (N, rows, cols) as uint8 (N, 1, H, W), every tile of every frame in fresh handwriting."""
-    n, rows, cols = boards.shape
-    images = np.zeros((n, *SlidingTiles((rows, cols)).image_shape), np.uint8)
-    for first in range(0, n, _CHUNK):
-        part = slice(first, first + _CHUNK)
-        _draw_chunk(boards[part], digits, generator, images[part, 0])
+    rows, cols = boards.shape[1:]
+    images = np.zeros((len(boards), *SlidingTiles((rows, cols)).image_shape), np.uint8)
+    places = 1 if rows * cols <= 10 else 2  # decimal places of the largest label
+    figures = np.stack([boards // 10**place % 10 for place in range(places)], axis=-1)
+    counts = np.array([len(pictures) for pictures in digits.by_label])
+    picks = below(generator, counts[figures], figures.shape)
+    for row, col in np.ndindex(rows, cols):
+        top, left = (GUTTER + index * (TILE + GUTTER) for index in (row, col))
+        for label in range(1, rows * cols):
+            frames = np.flatnonzero(boards[:, row, col] == label)
+            pictures = [
+                digits.by_label[label // 10**place % 10][picks[frames, row, col, place]]
+                for place in range(1 if label < 10 else 2)
+            ]
+            tile = pictures[0] if label < 10 else np.concatenate([_half(p) for p in reversed(pictures)], axis=-1)
+            images[frames, 0, top : top + TILE, left : left + TILE] = tile
     return images
 
 
@@ -271,27 +281,6 @@ def draw(boards: np.ndarray, digits: Digits, generator: np.random.Generator) -> 
 def _blank_moves(rows: int, cols: int) -> np.ndarray:
     """int64 (cells, 4): where each move takes the blank."""
     return np.array([[target(rows, cols, cell, action) for action in MOVES] for cell in range(rows * cols)])
-
-
-def _draw_chunk(boards: np.ndarray, digits: Digits, generator: np.random.Generator, images: np.ndarray) -> None:
-    """Draw boards (n, rows, cols) into black images (n, H, W)."""
-    rows, cols = boards.shape[1:]
-    places = 1 if rows * cols <= 10 else 2  # decimal places of the largest label
-    figures = np.stack([boards // 10**place % 10 for place in range(places)], axis=-1)
-    counts = np.array([len(pictures) for pictures in digits.by_label])
-    picks = below(generator, counts[figures], figures.shape)
-    for row, col in np.ndindex(rows, cols):
-        top, left = (GUTTER + index * (TILE + GUTTER) for index in (row, col))
-        for label in np.unique(boards[:, row, col]):
-            if label == 0:
-                continue
-            frames = np.flatnonzero(boards[:, row, col] == label)
-            pictures = [
-                digits.by_label[label // 10**place % 10][picks[frames, row, col, place]]
-                for place in range(1 if label < 10 else 2)
-            ]
-            tile = pictures[0] if label < 10 else np.concatenate([_half(p) for p in reversed(pictures)], axis=-1)
-            images[frames, top : top + TILE, left : left + TILE] = tile
 
 
 def _half(pictures: np.ndarray) -> np.ndarray:
