@@ -12,7 +12,7 @@ RUN     = runs/demo
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(READY)  ## Make the virtual environment and install everything
+setup: $(READY)  ## Create the virtual environment and install everything
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -25,25 +25,25 @@ demo: $(READY)  ## IceSlider: collect, train, evaluate; then open runs/demo/repo
 	$(BIN)/dwmr evaluate $(RUN) --data $(DATA) --report $(RUN)/report.html --overwrite --json > $(RUN)/evaluation.json.part
 	@mv $(RUN)/evaluation.json.part $(RUN)/evaluation.json
 	@$(BIN)/python -c "import json; f = json.load(open('$(RUN)/evaluation.json')); \
-	print('imagination F1 %.1f, copying the frame %.1f' % (f['imagination']['f1'], f['baselines']['copy']['f1']))"
-	@echo "look at $(RUN)/report.html; all figures are in $(RUN)/evaluation.json"
+	print('F1 of imagination %.1f, of copying the frame %.1f' % (f['imagination']['f1'], f['baselines']['copy']['f1']))"
+	@echo "open $(RUN)/report.html; all numbers are in $(RUN)/evaluation.json"
 
 test: lint types pytest  ## Lint, check types, run the tests
 
-lint: $(READY)  ## Style and format
+lint: $(READY)  ## Check style and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(READY)  ## mypy on src
+types: $(READY)  ## Check types with mypy
 	$(BIN)/mypy
 
-pytest: $(READY)  ## The tests, on two processes
+pytest: $(READY)  ## Run the tests in two processes
 	$(BIN)/pytest -n 2 --dist worksteal
 
-slow: $(READY)  ## The tests that take more than a minute
+slow: $(READY)  ## Run the tests that take more than a minute
 	$(BIN)/pytest -m slow
 
-format: $(READY)  ## Put the code in order
+format: $(READY)  ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

@@ -26,7 +26,7 @@ from dwmr.cli.common import (
     print_json,
     say,
 )
-from dwmr.config import option_names
+from dwmr.config import FACTOR_SUFFIX, option_names
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.files import check_output
 from dwmr.models.checkpoint import checkpoint_digest, read_info, save_model
@@ -159,7 +159,9 @@ def presets(as_json: AsJson = False) -> None:
         return
     out.print(tables.presets(PRESETS, TUNED))
     say("tuned: number of trials of the search that found the values; –: not tuned")
-    say(f"Options of --set: {', '.join(option_names())}")
+    names = [name for name in option_names() if name not in ("benchmark", "model") and not name.endswith(FACTOR_SUFFIX)]
+    say(f"Options of --set: {', '.join(names)}")
+    say(f"Every number from lr on can change per epoch, for example --set lr{FACTOR_SUFFIX}=0.97")
 
 
 def _values_in(path: Path | None) -> dict[str, Any]:
