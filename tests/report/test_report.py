@@ -2,7 +2,6 @@ import base64
 import dataclasses
 import io
 import re
-import sys
 from html.parser import HTMLParser
 
 import numpy as np
@@ -14,7 +13,6 @@ from dwmr.data.collect import make_rollouts, make_transitions
 from dwmr.errors import InputError
 from dwmr.evaluation.evaluate import evaluate_many
 from dwmr.models.checkpoint import read_info
-from dwmr.plotting.pictures import save_preview, to_picture
 from dwmr.report import grids
 from dwmr.report.examples import pick
 from dwmr.report.markup import Markup, element, number
@@ -227,30 +225,3 @@ def test_text_is_escaped_but_markup_is_not():
 )
 def test_numbers(value, shown):
     assert number(value) == shown
-
-
-@pytest.mark.parametrize(("channels", "depth"), [(1, 3), (2, 3), (3, 3), (4, 4), (5, 3)])
-def test_images_of_any_channels_become_pictures(channels, depth):
-    image = np.arange(channels * 6, dtype=np.uint8).reshape(channels, 2, 3)
-    picture = to_picture(image)
-    assert picture.shape == (2, 3, depth)
-    assert (picture[..., 0] == image[0]).all()
-
-
-def test_large_images_are_thinned_out():
-    assert to_picture(np.zeros((3, 480, 640), np.uint8)).shape == (120, 160, 3)
-
-
-@pytest.mark.parametrize("count", [1, 200])
-def test_preview(data, tmp_path, count):
-    save_preview(data[1][:count], tmp_path / "preview.png")
-    written = (tmp_path / "preview.png").read_bytes()
-    assert written.startswith(PNG)
-    assert imread(io.BytesIO(written)).std() > 0.05
-
-
-def test_without_matplotlib_the_error_says_what_to_install(data, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"pip install 'dwmr\[report\]'"):
-        save_preview(data[1], tmp_path / "preview.png")
-    assert not (tmp_path / "preview.png").exists()

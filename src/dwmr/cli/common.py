@@ -22,7 +22,6 @@ from dwmr.worlds.registry import WORLDS
 app = typer.Typer(
     help="Learn Boolean world models from images and discrete actions.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )

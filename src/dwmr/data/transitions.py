@@ -283,6 +283,12 @@ def load_splits(path: str | Path) -> Splits:
     return Splits(train=load_transitions(path / "train"), rollout=rollout, **found)
 
 
+def episode_runs(episode: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The first transition, and the number of transitions, of each run of equal entries of ``episode``, (E,) each."""
+    starts = np.flatnonzero(np.r_[True, episode[1:] != episode[:-1]])
+    return starts, np.diff(np.r_[starts, len(episode)])
+
+
 def continued(episode: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Transitions that are continued by the next one, and those that continue them: see `same_state_pairs`."""
     episode = np.asarray(episode)

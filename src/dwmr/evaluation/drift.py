@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dwmr.data.transitions import HORIZONS, Rollouts
+from dwmr.data.transitions import HORIZONS, Rollouts, episode_runs
 from dwmr.models.callables import Encode, Predict, as_bits, keys, take
 
 MAX_WINDOW = 100  # steps of the roll-outs along episodes of transitions
@@ -43,11 +43,10 @@ def along_episodes(
     """Paths of at most 100 steps, one after the other along the episodes of transitions; without episodes every
     transition is a path of one step."""
     count = len(next_codes)
-    owner = np.arange(count) if episode is None else np.asarray(episode)
-    begins = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]])
-    ends = np.r_[begins[1:], count]
-    starts = np.concatenate([np.arange(begin, end, MAX_WINDOW) for begin, end in zip(begins, ends)])
-    lengths = np.minimum(MAX_WINDOW, ends[np.searchsorted(ends, starts, side="right")] - starts)
+    begins, sizes = episode_runs(np.arange(count) if episode is None else np.asarray(episode))
+    starts = np.concatenate([np.arange(begin, begin + size, MAX_WINDOW) for begin, size in zip(begins, sizes)])
+    ends = (begins + sizes)[np.searchsorted(begins, starts, side="right") - 1]
+    lengths = np.minimum(MAX_WINDOW, ends - starts)
     steps = np.minimum(starts[:, None] + np.arange(lengths.max()), count - 1)
     seen = {}
     for step in HORIZONS[1:]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dwmr.data.transitions import Transitions
+from dwmr.data.transitions import Transitions, episode_runs
 from dwmr.evaluation.metrics import macro_f1
 from dwmr.seeding import below, rng
 
@@ -30,9 +30,7 @@ def independent_units(transitions: Transitions) -> np.ndarray:
     count = len(transitions)
     if transitions.episode is None:
         return np.arange(count)
-    episode = np.asarray(transitions.episode)
-    starts = np.flatnonzero(np.r_[True, episode[1:] != episode[:-1]])
-    lengths = np.diff(np.r_[starts, count])
+    starts, lengths = episode_runs(np.asarray(transitions.episode))
     owner = np.arange(len(starts))
     labels = transitions.flat_labels()
     if labels is not None:

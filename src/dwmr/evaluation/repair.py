@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dwmr.data.transitions import Transitions
+from dwmr.data.transitions import Transitions, episode_runs
 from dwmr.errors import InputError
 from dwmr.models.world_model import WorldModel
 
@@ -174,6 +174,5 @@ def _best(codes: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 def _episodes(episode: np.ndarray) -> list[np.ndarray]:
     """For each length T of an episode, the indices (E, T) of the transitions of all episodes of this length."""
-    starts = np.flatnonzero(np.r_[True, episode[1:] != episode[:-1]])
-    lengths = np.diff(np.r_[starts, len(episode)])
+    starts, lengths = episode_runs(episode)
     return [starts[lengths == length][:, None] + np.arange(length) for length in np.unique(lengths)]

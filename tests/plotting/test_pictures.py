@@ -1,0 +1,52 @@
+"""Frames as pictures, and the preview of transitions."""
+
+import io
+import sys
+
+import numpy as np
+import pytest
+
+from dwmr.errors import InputError
+from dwmr.plotting.pictures import figure_svg, new_figure, save_preview, to_picture
+
+pytest.importorskip("matplotlib")
+from matplotlib.image import imread
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.mark.parametrize(("channels", "depth"), [(1, 3), (2, 3), (3, 3), (4, 4), (5, 3)])
+def test_images_of_any_channels_become_pictures(channels, depth):
+    image = np.arange(channels * 6, dtype=np.uint8).reshape(channels, 2, 3)
+    picture = to_picture(image)
+    assert picture.shape == (2, 3, depth)
+    assert (picture[..., 0] == image[0]).all()
+
+
+def test_large_images_are_thinned_out():
+    assert to_picture(np.zeros((3, 480, 640), np.uint8)).shape == (120, 160, 3)
+
+
+@pytest.mark.parametrize("count", [1, 200])
+def test_preview(ice, tmp_path, count):
+    save_preview(ice[:count], tmp_path / "preview.png")
+    written = (tmp_path / "preview.png").read_bytes()
+    assert written.startswith(PNG)
+    assert imread(io.BytesIO(written)).std() > 0.05
+
+
+def test_without_matplotlib_the_error_says_what_to_install(ice, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(InputError, match=r"pip install 'dwmr\[report\]'"):
+        save_preview(ice, tmp_path / "preview.png")
+    assert not (tmp_path / "preview.png").exists()
+
+
+def test_a_figure_gives_the_same_svg_every_time():
+    def drawn() -> str:
+        figure = new_figure(2, 1)
+        figure.add_subplot().plot([0, 1], [0, 1])
+        return figure_svg(figure)
+
+    assert drawn() == drawn()
+    assert "<svg" in drawn()
