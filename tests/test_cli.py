@@ -179,24 +179,20 @@ def test_a_lone_npz_trains_without_validation(cli, data, tmp_path):
 def test_tune_then_train_with_what_was_chosen(cli, data, tmp_path, monkeypatch):
     monkeypatch.setattr("dwmr.evaluation.probes.MIN_UPDATES", 1)
     monkeypatch.setattr("dwmr.tuning.halving.CONFIRMED", 1)
-    monkeypatch.setattr("dwmr.tuning.report.PACKAGE", tmp_path / "package")
     words = ["tune", "iceslider/dwmr", "--data", data, "--storage", tmp_path / "s.journal", "--trials", 2, *SMALL]
-    status, out, err = cli(*words, "--set", "triplets=50", "--write-preset")
+    status, out, err = cli(*words, "--set", "triplets=50")
     assert status == 0
-    assert "2 trials told, finished" in out
+    assert "2 trials done, finished" in out
     assert "Chosen: trial" in out
     assert "search 2/2" in err
     status, out, _ = cli(*words, "--set", "triplets=50", "--json")
     assert status == 0
     found = json.loads(out)
     assert found == json.loads((tmp_path / "s.json").read_text())
-    written = tmp_path / "package" / "tuned" / "iceslider" / "dwmr.json"
-    assert json.loads(written.read_text())["values"] == found["chosen"]["values"]
-    for place in (written, tmp_path / "s.json"):
-        run = tmp_path / f"run-{place.parent.name}"
-        status, _, _ = cli("train", "iceslider/dwmr", "--data", data, "--out", run, "--config", place, *SMALL)
-        assert status == 0
-        assert read_info(run).config.hyper.lr == found["chosen"]["values"]["lr"]
+    run = tmp_path / "run"
+    status, _, _ = cli("train", "iceslider/dwmr", "--data", data, "--out", run, "--config", tmp_path / "s.json", *SMALL)
+    assert status == 0
+    assert read_info(run).config.hyper.lr == found["chosen"]["values"]["lr"]
     (tmp_path / "list.json").write_text("[1]")
     status, _, err = cli("train", "iceslider/dwmr", "--out", tmp_path / "x", "--config", tmp_path / "list.json")
     assert status == 2
@@ -295,7 +291,6 @@ BAD = [
     (["tune", "iceslider/dwmr", "--storage", "."], "journal file"),
     (["tune", "iceslider/dwmr", "--storage", "j", "--trials", "0"], "--trials"),
     (["tune", "iceslider/dwmr", "--storage", "j", "--budget", "0"], "budget"),
-    (["tune", "iceslider/dwmr", "--storage", "j", "--at-once", "0"], "--at-once"),
     (["tune", "iceslider/dwmr", "--storage", "j", "--set", "lrr=1"], "'lr'"),
     (["tune", "iceslider/dwmr", "--storage", "j", "--set", "bits=8"], "8 bits"),
     (["tune", "iceslider/dwmr", "--storage", "j", "--device", "gpu"], "gpu"),

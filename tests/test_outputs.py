@@ -166,13 +166,12 @@ def test_data_and_runs_are_never_replaced(cli, run, data, tmp_path, no_work):
     assert "not a run folder" in refused(cli, "train", "iceslider/dwmr", "--out", tmp_path, "--data", data, "--resume")
 
 
-@pytest.mark.parametrize("name", ["study.json", "study.best.png", "study.importance.png"])
-def test_a_study_replaces_no_files_of_the_users_own(cli, data, tmp_path, no_work, name):
-    (tmp_path / name).write_text('{"mine": true}')
+def test_a_study_replaces_no_files_of_the_users_own(cli, data, tmp_path, no_work):
+    (tmp_path / "study.json").write_text('{"mine": true}')
     words = ["tune", "iceslider/dwmr", "--data", data, "--storage", tmp_path / "study.journal"]
-    assert f"{name} exists already" in refused(cli, *words)
+    assert "study.json exists already" in refused(cli, *words)
     assert "not written by dwmr" in refused(cli, *words, "--overwrite")
-    assert contents(tmp_path) == {name: b'{"mine": true}'}
+    assert contents(tmp_path) == {"study.json": b'{"mine": true}'}
 
 
 def test_a_study_removes_no_folder_of_the_users_own(cli, data, tmp_path):
@@ -181,17 +180,6 @@ def test_a_study_removes_no_folder_of_the_users_own(cli, data, tmp_path):
     words = ["tune", "iceslider/dwmr", "--data", data, "--storage", tmp_path / "study.journal", "--trials", 1]
     assert "is not of a study" in refused(cli, *words)
     assert contents(tmp_path) == {"study.journal.work/notes.txt": b"mine"}
-
-
-def test_a_tuned_preset_is_replaced_when_asked(cli, data, tmp_path, monkeypatch, no_work):
-    monkeypatch.setattr("dwmr.tuning.report.PACKAGE", tmp_path)
-    place = tmp_path / "tuned" / "iceslider" / "dwmr.json"
-    place.parent.mkdir(parents=True)
-    place.write_text('{"values": {}, "provenance": {"dwmr": "0.1.0"}}')
-    words = ["tune", "iceslider/dwmr", "--data", data, "--storage", tmp_path / "s.journal", "--write-preset"]
-    assert "--overwrite" in refused(cli, *words)
-    with pytest.raises(pytest.fail.Exception, match="work was done"):  # nothing else is in the way
-        cli(*words, "--overwrite")
 
 
 def test_a_table_replaces_no_files_of_the_users_own(cli, tmp_path, monkeypatch):

@@ -1,12 +1,10 @@
-"""Who goes on: examples by hand."""
-
-from itertools import combinations
+"""Which trials continue: examples by hand."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dwmr.tuning.halving import best_so_far, chosen, confirmed, expected_best, ranked, rungs, survivors
+from dwmr.tuning.halving import chosen, confirmed, ranked, rungs, survivors
 
 
 @pytest.mark.parametrize(
@@ -52,13 +50,3 @@ def test_the_start_values_are_confirmed_beside_the_best():
 def test_the_highest_mean_wins_and_a_seed_that_diverged_counts_as_0():
     assert chosen({4: [80.0, 80.0, 80.0], 5: [99.0, 99.0, None], 0: [70.0, 70.0, 70.0]}) == 4
     assert chosen({}) is None
-
-
-def test_the_best_so_far():
-    assert best_so_far([3.0, 1.0, 5.0, 4.0]) == [3.0, 3.0, 5.0, 5.0]
-
-
-@given(st.lists(st.floats(0, 100), min_size=1, max_size=7))
-def test_the_expected_best_is_the_mean_over_all_choices(scores):
-    every = [[max(some) for some in combinations(scores, n)] for n in range(1, len(scores) + 1)]
-    assert expected_best(scores) == pytest.approx([sum(best) / len(best) for best in every])

@@ -27,6 +27,6 @@ def test_rows_of_a_dead_worker_are_adopted_and_half_asked_ones_given_up(tmp_path
 
 def test_without_optuna_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    monkeypatch.delitem(sys.modules, "dwmr.tuning.journal")
+    monkeypatch.delitem(sys.modules, "dwmr.tuning")
     with pytest.raises(InputError, match=r"pip install 'dwmr\[tune\]'"):
-        __import__("dwmr.tuning.journal")
+        __import__("dwmr.tuning")

@@ -101,7 +101,7 @@ def test_what_is_fixed_is_not_searched():
 
 def test_a_start_outside_is_refused():
     config = start_values("8puzzle/dwmr").replace(lr=1.0)
-    with pytest.raises(InputError, match=r"8puzzle/dwmr begins with lr = 1.0, outside its search space"):
+    with pytest.raises(InputError, match=r"8puzzle/dwmr starts with lr = 1.0, outside its search space"):
         values_of(config, space_of("8puzzle/dwmr"))
 
 

@@ -26,7 +26,7 @@ from dwmr.cli.common import (
     say,
 )
 from dwmr.errors import InputError
-from dwmr.files import check_output
+from dwmr.files import atomic_write_json, check_output
 from dwmr.models.world_model import resolve_device
 from dwmr.presets import preset
 
@@ -50,16 +50,9 @@ def tune(
     budget: Annotated[
         float | None, typer.Option(help="Stop cleanly after this many seconds; rerun to continue.")
     ] = None,
-    at_once: Annotated[int, typer.Option(help="Trials per batch; on a GPU they are trained together.", min=1)] = 16,
-    scratch: Annotated[
-        Path | None, typer.Option(help="Folder for unfinished runs; by default beside the journal.")
-    ] = None,
     select: Annotated[
         str, typer.Option(help="Score to maximise: imagination (F1, needs labels) or shared (needs no labels).")
     ] = "imagination",
-    write_preset: Annotated[
-        bool, typer.Option("--write-preset", help="Store the result as the package's preset of this name.")
-    ] = False,
     overwrite: Overwrite = False,
     seed: Seed = 0,
     device: Device = "auto",
@@ -68,45 +61,27 @@ def tune(
     """Search the hyperparameters of a preset.
 
     Random trials come first, then trials chosen by their scores. The best are trained longer, and the winners are
-    confirmed with new seeds. A study that was stopped continues with the same command.
+    confirmed with new seeds. A study that was stopped continues with the same command. The result is written beside
+    the journal as JSON, which `dwmr train PRESET --config FILE.json` takes.
     """
     from dwmr import tuning
 
     fixed = parse_settings(settings or [])
-    tuning.prepare(name, fixed, storage, trials=trials, at_once=at_once, budget=budget)
-    known = storage.exists()  # a study that goes on brings its own summary up to date
+    options = tuning.Options(trials, seed, fixed, select, device, budget=budget)
+    tuning.prepare(name, storage, options)
+    known, summary = storage.exists(), storage.with_suffix(".json")
     check_output(storage, overwrite=known, inputs=[data], written=True)
-    summary, *pictures = tuning.summary_files(storage)
     check_output(summary, overwrite=overwrite or known, inputs=[data])
-    for path in pictures:
-        check_output(path, overwrite=overwrite or known, inputs=[data], written=known or None)
-    if write_preset:
-        check_output(tuning.preset_file(name), overwrite=overwrite)
     resolve_device(device)
-    splits = load_data(data, preset(name).benchmark)
-    found = tuning.tune(
-        name,
-        splits,
-        storage,
-        trials=trials,
-        seed=seed,
-        settings=fixed,
-        select=select,
-        device=device,
-        at_once=at_once,
-        budget=budget,
-        scratch=scratch,
-    )
-    written = tuning.save(found, storage)
-    if write_preset and found["finished"]:
-        written.append(tuning.write_preset(found))
+    found = tuning.tune(name, load_data(data, preset(name).benchmark), storage, options)
+    atomic_write_json(summary, found)
     if as_json:
         print_json(found)
         return
     say(tables.tuning_line(found))
     for table in tables.tuning(found):
         out.print(table)
-    say(f"written: {', '.join(map(str, written))}")
+    say(f"wrote {summary}")
 
 
 @app.command(

@@ -142,7 +142,7 @@ def duration(seconds: float | None) -> str:
 
 
 def tuning(found: dict[str, Any]) -> list[Table]:
-    """The best trials of a campaign by how far they came, its confirmations, and what it chose."""
+    """A study's best trials, its confirmations, and what it chose."""
     epochs = {str(epoch): f"epoch {epoch}" for epoch in sorted(set(found["stages"].values()))}
     select = found["select"]
     best = sorted(found["trials"], key=lambda trial: _how_far(trial, select), reverse=True)[:MOST_TRIALS]
@@ -150,7 +150,7 @@ def tuning(found: dict[str, Any]) -> list[Table]:
     shown = [_table("Best trials", epochs, rows, first="trial")]
     if found["confirmations"]:
         rows = {_trial(entry): {name: entry[name] for name in ("mean", "std")} for entry in found["confirmations"]}
-        shown.append(_table("Fresh seeds", {"mean": "mean", "std": "std"}, rows, first="trial"))
+        shown.append(_table("New seeds", {"mean": "mean", "std": "std"}, rows, first="trial"))
     if found["chosen"]:
         values = {name: {"value": _significant(value)} for name, value in found["chosen"]["values"].items()}
         shown.append(_table(f"Chosen: trial {found['chosen']['trial']}", {"value": ""}, values))
@@ -158,10 +158,10 @@ def tuning(found: dict[str, Any]) -> list[Table]:
 
 
 def tuning_line(found: dict[str, Any]) -> str:
-    """How far a campaign is."""
-    told = sum(trial["state"] != "running" for trial in found["trials"])
-    state = "finished" if found["finished"] else "the same command goes on"
-    return f"{found['preset']}: {told} trials told, {state}; scores are {found['provenance']['score'].split(' at ')[0]}"
+    """The state of a study in one line."""
+    done = sum(trial["state"] != "running" for trial in found["trials"])
+    state = "finished" if found["finished"] else "not finished; rerun the same command to continue"
+    return f"{found['preset']}: {done} trials done, {state}; scores are {found['provenance']['score'].split(' at ')[0]}"
 
 
 def _how_far(trial: dict[str, Any], select: str) -> tuple[int, float]:

@@ -1,7 +1,13 @@
-"""Hyperparameters: what is searched (`spaces`), who goes on (`halving`), the journal that processes share (`journal`),
-the stages of a campaign (`plan`), running it (`campaign`), and what it found (`report`)."""
+"""Hyperparameter search: the space (`spaces`), who continues (`halving`), the shared journal (`journal`), the stages of
+a study (`stages`), running it (`campaign`), and its result (`summary`)."""
 
-from dwmr.tuning.campaign import prepare, tune
-from dwmr.tuning.report import preset_file, save, summary_files, write_preset
+from dwmr.errors import InputError
 
-__all__ = ["prepare", "preset_file", "save", "summary_files", "tune", "write_preset"]
+try:
+    import optuna  # noqa: F401 - a clear message, before any module here needs it
+except ImportError as missing:
+    raise InputError("tuning needs Optuna; pip install 'dwmr[tune]'") from missing
+
+from dwmr.tuning.campaign import Options, prepare, tune
+
+__all__ = ["Options", "prepare", "tune"]

@@ -1,9 +1,8 @@
-"""The memory of a tuning campaign: one Optuna journal file that processes and machines may share.
+"""The memory of a study: one Optuna journal file that several processes and machines may share.
 
-The journal holds a study for each stage of the campaign. A row of a stage (an Optuna trial) is waiting, running or
-told. A running row names its worker; a worker holds a lock for as long as it lives, which the system takes from it
-however it ends, so a row whose worker's lock can be had, or is not there, is free to be continued by another. Rows are
-asked for and claimed by one process at a time.
+The journal holds an Optuna study for each stage. A row of a stage (an Optuna trial) is waiting, running or done. A
+running row names its worker. A worker holds a file lock as long as it lives, so a row whose worker's lock is free or
+missing can be continued by another worker. One process at a time starts or adopts rows.
 """
 
 from __future__ import annotations
@@ -18,82 +17,57 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
+import optuna
+from optuna import Study
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.storages.journal import JournalFileBackend, JournalStorage
+from optuna.trial import FrozenTrial, TrialState
+
 from dwmr.errors import InputError
 from dwmr.tuning.spaces import Choice, Space
 
-try:
-    import optuna
-    from optuna import Study
-    from optuna.distributions import (
-        BaseDistribution,
-        CategoricalDistribution,
-        FloatDistribution,
-        IntDistribution,
-    )
-    from optuna.samplers import BaseSampler, RandomSampler, TPESampler
-    from optuna.storages.journal import JournalFileBackend, JournalStorage
-    from optuna.trial import FrozenTrial, TrialState
-except ImportError as missing:
-    raise InputError("tuning needs Optuna; pip install 'dwmr[tune]'") from missing
-
-__all__ = [
-    "DIVERGED",
-    "FrozenTrial",
-    "Journal",
-    "Study",
-    "distributions",
-    "is_told",
-    "is_waiting",
-    "rows_of",
-    "sampler",
-    "score_of",
-]
-
-FIRST_OF_A_JOURNAL = b'{"op_code"'
+FIRST_BYTES = b'{"op_code"'
 WORKER, DIVERGED = "worker", "diverged"  # attributes of a row
 
 
 class Journal:
-    """An open journal, and this process as one of its workers."""
+    """An open journal, with this process as one of its workers."""
 
     def __init__(self, path: Path) -> None:
-        _refuse_other_files(path)
-        self.work = path.with_name(path.name + ".work")  # locks, and by default the runs in training
+        if path.exists() and not FIRST_BYTES.startswith(path.read_bytes()[: len(FIRST_BYTES)]):
+            raise InputError(f"{path} is not the journal of a study")
+        self.work = path.with_name(path.name + ".work")  # locks and runs in training
         self.work.mkdir(parents=True, exist_ok=True)
         if any(self.work.iterdir()) and not (self.work / ".gitignore").is_file():
             raise InputError(f"{self.work} is not of a study, which would remove it at its end; move it elsewhere")
         (self.work / ".gitignore").write_text("*\n")
         lock = _Lock(self.work / "journal.lock")
         with lock:
-            _mend(path)
+            _drop_cut_off_line(path)
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         try:
-            backend = JournalFileBackend(str(path), lock_obj=lock)  # type: ignore[arg-type]
-            self.storage = JournalStorage(backend)
+            self.storage = JournalStorage(JournalFileBackend(str(path), lock_obj=lock))  # type: ignore[arg-type]
         except (ValueError, KeyError, TypeError, AssertionError) as error:
             raise InputError(f"{path} is not the journal of a study, or is damaged: {error!r}") from error
         self._stages: dict[str, Study] = {}
-        self._turn = _Lock(self.work / "turn.lock")
+        self.turn = _Lock(self.work / "turn.lock")  # held while rows are started or adopted
         self._token = secrets.token_hex(4)
         self._alive = _Lock(self._lock_of(self._token))
         self._alive.acquire()
 
     def close(self, *, finished: bool) -> None:
-        """Stop being a worker. What a finished campaign needed while it ran is removed with the last of them."""
+        """Stop being a worker. The last worker of a finished study removes the work folder."""
         self._alive.release()
         self._lock_of(self._token).unlink(missing_ok=True)
         others = [file.name.removeprefix("worker-") for file in self.work.glob("worker-*")]
-        if finished and not any(self._lives(token) for token in others):
+        if finished and not any(map(self._lives, others)):
             shutil.rmtree(self.work, ignore_errors=True)
 
-    def turn(self) -> contextlib.AbstractContextManager[object]:
-        """While it is held, no other process asks for rows or claims them."""
-        return self._turn
-
     def stage(self, name: str) -> Study:
-        """The study of a stage, made when it is first asked for."""
+        """The Optuna study of a stage, created when it is first used."""
         if name not in self._stages:
-            # Loading writes nothing; making may meet a study that another process has just made.
+            # Loading writes nothing; another process may create the study at the same time.
             if name in optuna.get_all_study_names(self.storage):
                 found = optuna.load_study(study_name=name, storage=self.storage, sampler=RandomSampler())
             else:
@@ -104,14 +78,13 @@ class Journal:
         return self._stages[name]
 
     def begin(self, stage: Study, space: dict[str, BaseDistribution]) -> int:
-        """The next row that waits, or a new one, as this worker's own; its number."""
+        """Start the next waiting row, or a new one, as this worker; its number."""
         row = stage.ask(space)
         self.storage.set_trial_user_attr(row._trial_id, WORKER, self._token)
         return row.number
 
     def adopt(self, rows: list[FrozenTrial], most: int) -> list[int]:
-        """Make running rows whose worker is dead this worker's own; their numbers. Rows that died while they were
-        asked for are given up."""
+        """Take over running rows of dead workers; their numbers. Rows without a worker yet are given up."""
         found: list[int] = []
         for row in rows:
             if row.state != TrialState.RUNNING:
@@ -126,7 +99,7 @@ class Journal:
     def tell(
         self, stage: Study, row: FrozenTrial, result: Mapping[str, float] | str, seconds: float, select: str
     ) -> None:
-        """A row's scores, one of which counts, or why it diverged; the state is written last."""
+        """Store a row's scores, of which ``select`` counts, or why it diverged. The state is written last."""
         self.storage.set_trial_user_attr(row._trial_id, "seconds", round(seconds, 2))
         if isinstance(result, str):
             self.storage.set_trial_user_attr(row._trial_id, DIVERGED, result)
@@ -151,12 +124,12 @@ class Journal:
 
 
 def rows_of(stage: Study) -> list[FrozenTrial]:
-    """The rows of a stage, without those that died while they were asked for."""
+    """The rows of a stage, without those that were given up."""
     rows = stage.get_trials(deepcopy=False)
     return [row for row in rows if row.state != TrialState.FAIL or DIVERGED in row.user_attrs]
 
 
-def is_told(row: FrozenTrial) -> bool:
+def is_done(row: FrozenTrial) -> bool:
     return row.state in (TrialState.COMPLETE, TrialState.FAIL)
 
 
@@ -165,15 +138,14 @@ def is_waiting(row: FrozenTrial) -> bool:
 
 
 def score_of(row: FrozenTrial) -> float | None:
-    """The score that counts, or None of a row that diverged or is not told yet."""
+    """The score that counts; None if the row diverged or is not done."""
     return row.value if row.state == TrialState.COMPLETE else None
 
 
 def sampler(seed: int, startup: int) -> BaseSampler:
-    """Random until so many rows are told, then a tree-structured Parzen estimator over all dimensions at once that
-    keeps away from the rows still running."""
+    """Random for the first ``startup`` rows, then a tree-structured Parzen estimator (TPE) over all dimensions."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of options that Optuna calls experimental
+        warnings.simplefilter("ignore")  # about options that Optuna calls experimental
         return TPESampler(n_startup_trials=startup, multivariate=True, constant_liar=True, seed=seed)
 
 
@@ -190,15 +162,15 @@ def distributions(space: Space) -> dict[str, BaseDistribution]:
     return found
 
 
-class _Lock:
-    """A file held by one process; the system lets go of it when the process ends, however it ends."""
+class _Lock(contextlib.AbstractContextManager[object]):
+    """A file lock of this process. The operating system releases it however the process ends."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.file: IO[bytes] | None = None
 
     def acquire(self) -> bool:
-        self.file = open(self.path, "ab")  # noqa: SIM115 — held beyond this function
+        self.file = open(self.path, "ab")  # noqa: SIM115 - held beyond this function
         fcntl.flock(self.file, fcntl.LOCK_EX)
         return True
 
@@ -214,16 +186,8 @@ class _Lock:
         self.release()
 
 
-def _refuse_other_files(path: Path) -> None:
-    if path.exists():
-        with open(path, "rb") as file:
-            start = file.read(len(FIRST_OF_A_JOURNAL))
-        if not FIRST_OF_A_JOURNAL.startswith(start):
-            raise InputError(f"{path} is not the journal of a study")
-
-
-def _mend(path: Path) -> None:
-    """Drop a last line that a crash cut off, since whatever is added would be joined to it."""
+def _drop_cut_off_line(path: Path) -> None:
+    """Remove a last line that a crash cut off, because the next line would be appended to it."""
     if path.exists():
         with open(path, "rb+") as file:
             content = file.read()

@@ -1,8 +1,8 @@
-"""What tuning searches, as plain data: for each benchmark family and model a range or a few choices by name.
+"""What tuning searches: for each family of worlds and each model, ranges and choices by name.
 
-The ranges are those of the paper's authors, but for τ, which is searched up to 0.98 (they stopped at 0.93, below the
-start value of IceSlider). The weight of the prediction is 1 always, as in the paper; only its schedule is searched.
-A dimension is an option of a configuration, or several that share one value: `SHARED`.
+The ranges are those of the paper's authors, except for τ: they stopped at 0.93, below the start value of IceSlider;
+here it is searched up to 0.98. The weight of the prediction is always 1, as in the paper; its schedule is searched.
+A dimension moves one option of a configuration, or several that share a value (`SHARED`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dwmr.training.objectives import OBJECTIVES
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from ``low`` to ``high``, evenly, or evenly in their logarithm; ``whole`` ones alone."""
+    """Numbers from ``low`` to ``high``, uniform or log-uniform, all or ``whole`` ones."""
 
     low: float
     high: float
@@ -27,10 +27,6 @@ class Range:
 
     def __contains__(self, value: object) -> bool:
         return isinstance(value, int | float) and self.low <= value <= self.high and (not self.whole or value % 1 == 0)
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        return self.low, self.high
 
 
 @dataclass(frozen=True)
@@ -41,10 +37,6 @@ class Choice:
 
     def __contains__(self, value: object) -> bool:
         return value in self.values
-
-    @property
-    def ends(self) -> tuple[str, str]:
-        return self.values[0], self.values[-1]
 
 
 Dimension = Range | Choice
@@ -58,15 +50,14 @@ ALWAYS: Space = {
     "pred_factor": Range(1.0, 1.1),
 }
 
-# A model that is trained with one scheme alone (DeepCubeAI's joint step) has no target network either.
+# Models that have one scheme alone (DeepCubeAI's joint step) have no target network either.
 FREE_SCHEME: Space = {
     "scheme": Choice(("two_step", "two_step_st")),
     "tau": Range(0.66, 0.98),
     "tau_factor": Range(0.97, 1.03),
 }
 
-# What a loss term brings along.
-OF_TERM: dict[str, Space] = {
+OF_TERM: dict[str, Space] = {  # by loss term
     "var": {"var": Range(0.2, 10, log=True), "gamma": Range(0.26, 0.44), "reg_factor": Range(0.97, 1.03)},
     "cor": {"cor": Range(0.2, 10, log=True)},
     "cos": {"cos": Range(0.2, 10, log=True)},
@@ -75,9 +66,7 @@ OF_TERM: dict[str, Space] = {
     "kl": {"kl": Range(0.01, 1, log=True)},
 }
 
-NOISE: Space = {"noise": Range(0.0, 2.0)}
-
-# The window of bits that an action should flip, for models with the term loc; noise changes nothing about it.
+# The number of bits that an action should flip, for models with the term loc.
 WINDOW: dict[str, Space] = {
     "8puzzle": {"low": Range(2, 4, whole=True), "high": Range(8, 12, whole=True)},
     "iceslider": {"high": Range(3, 9, whole=True)},
@@ -87,7 +76,7 @@ WINDOW: dict[str, Space] = {
 
 
 def search_space(start: Config) -> Space:
-    """The dimensions around a preset's start values: only those that reach its loss."""
+    """The dimensions of a preset that have an effect on its loss."""
     objective = OBJECTIVES[start.model]
     space = dict(ALWAYS)
     if objective.scheme is None:
@@ -97,8 +86,8 @@ def search_space(start: Config) -> Space:
     if "loc" in objective.terms:
         space |= WINDOW[start.benchmark.removesuffix("-noisy")]
     if objective.noise:
-        space |= NOISE
-    if start.model == "strong":  # what it has switched off, or holds elsewhere, stays as it is
+        space["noise"] = Range(0.0, 2.0)
+    if start.model == "strong":  # terms that it switches off, or sets outside the range, keep their value
         flat = start.flat()
         space = {name: dimension for name, dimension in space.items() if flat[options_of(name)[0]] in dimension}
     return space
@@ -111,42 +100,36 @@ def without(space: Space, fixed: Iterable[str]) -> Space:
 
 
 def options_of(name: str) -> tuple[str, ...]:
-    """The options of a configuration that a dimension moves."""
+    """The options that a dimension moves."""
     return SHARED.get(name, (name,))
 
 
 def options(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by dimension as values by option, as `Config.replace` takes them."""
+    """Values by dimension as values by option, for `Config.replace`."""
     return {option: value for name, value in values.items() for option in options_of(name)}
 
 
 def as_data(space: Space) -> dict[str, Any]:
-    """The space as JSON holds it: [low, high, "log" or "whole"] of a range, the values of a choice."""
-    found: dict[str, Any] = {}
-    for name, dimension in space.items():
-        if isinstance(dimension, Choice):
-            found[name] = list(dimension.values)
-        else:
-            kind = (["log"] if dimension.log else []) + (["whole"] if dimension.whole else [])
-            found[name] = [dimension.low, dimension.high, *kind]
-    return found
+    """The space for JSON: [low, high, "log" or "whole"] of a range, the values of a choice."""
+    return {
+        name: list(dimension.values)
+        if isinstance(dimension, Choice)
+        else [dimension.low, dimension.high, *["log"] * dimension.log, *["whole"] * dimension.whole]
+        for name, dimension in space.items()
+    }
 
 
 def values_of(config: Config, space: Space) -> dict[str, Any]:
-    """Where a configuration lies in the space.
-
-    Raises:
-        InputError: it lies outside.
-    """
+    """The values of a configuration in each dimension. Raises `InputError` if it lies outside the space."""
     flat = config.flat()
     values = {name: flat[options_of(name)[0]] for name in space}
     for name, dimension in space.items():
         if values[name] not in dimension or any(flat[option] != values[name] for option in options_of(name)):
-            raise InputError(f"{config.name} begins with {name} = {values[name]}, outside its search space {dimension}")
+            raise InputError(f"{config.name} starts with {name} = {values[name]}, outside its search space {dimension}")
     return values
 
 
 def check_space(config: Config, space: Space) -> None:
-    """Refuse a space with a corner that is no configuration, such as a window wider than the code."""
-    for end in (0, 1):
-        config.replace(**options({name: dimension.ends[end] for name, dimension in space.items()}))
+    """Refuse a space with a corner that is not a valid configuration, such as a window wider than the code."""
+    for corner in (0, 1):
+        config.replace(**options({name: ends[corner] for name, ends in as_data(space).items()}))
