@@ -64,11 +64,8 @@ def collect_env(
         InputError: the environment is unknown or cannot be made, or has no discrete actions or no images.
         FileExistsError: ``out`` exists already.
     """
-    for name, number, least in (
-        ("transitions", transitions, 1),
-        ("seed", seed, 0),
-        ("episode_steps", episode_steps, 1),
-    ):
+    numbers = (("transitions", transitions, 1), ("seed", seed, 0), ("episode_steps", episode_steps, 1))
+    for name, number, least in numbers:
         if number < least:
             raise InputError(f"{name} must be at least {least}, got {number}")
     try:
@@ -137,10 +134,9 @@ class _Player:
 
     def blank(self, *lead: int) -> tuple[np.ndarray, np.ndarray]:
         """Black images, uint8 (*lead, C, H, W), and labels of zeros."""
+        empty = self._no_label
         try:
-            return np.zeros((*lead, *self._shape), np.uint8), np.zeros(
-                (*lead, *self._no_label.shape), self._no_label.dtype
-            )
+            return np.zeros((*lead, *self._shape), np.uint8), np.zeros((*lead, *empty.shape), empty.dtype)
         except MemoryError as error:
             raise InputError(f"there is no memory for {math.prod(lead):,} images of {self._shape} bytes") from error
 

@@ -11,15 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dwmr.data import store
-from dwmr.data.checks import (
-    check_action_names,
-    check_actions,
-    check_images,
-    check_integers,
-    check_labels,
-    check_states,
-)
+from dwmr.data import checks, store
 from dwmr.errors import InputError, unknown
 from dwmr.files import atomic_write_bytes
 
@@ -64,19 +56,19 @@ class Transitions:
             elif value is not None or name != "episode":
                 value = np.asanyarray(value)
             object.__setattr__(self, name, value)
-        check_images("obs", self.obs)
-        check_images("next_obs", self.next_obs)
+        checks.check_images("obs", self.obs)
+        checks.check_images("next_obs", self.next_obs)
         if self.obs.shape != self.next_obs.shape:
             raise InputError(f"obs has shape {self.obs.shape} but next_obs {self.next_obs.shape}")
         count = len(self.obs)
-        object.__setattr__(self, "n_actions", check_actions(self.actions, (count,), self.n_actions))
+        object.__setattr__(self, "n_actions", checks.check_actions(self.actions, (count,), self.n_actions))
         if self.action_names is not None:
-            object.__setattr__(self, "action_names", check_action_names(self.action_names, self.n_actions))
-        object.__setattr__(self, "n_classes", check_states(self.state, self.next_state, count, self.n_classes))
+            object.__setattr__(self, "action_names", checks.check_action_names(self.action_names, self.n_actions))
+        object.__setattr__(self, "n_classes", checks.check_states(self.state, self.next_state, count, self.n_classes))
         if isinstance(self.next_state, Mapping):
             object.__setattr__(self, "next_state", {name: self.next_state[name] for name in self.groups})
         if self.episode is not None:
-            check_integers("episode", self.episode, (count,))
+            checks.check_integers("episode", self.episode, (count,))
 
     def __len__(self) -> int:
         return len(self.obs)
@@ -216,7 +208,7 @@ class Rollouts:
         episodes, frames = self.obs.shape[:2]
         if self.actions.ndim != 2 or len(self.actions) != episodes:
             raise InputError(f"actions has shape {self.actions.shape}, expected ({episodes}, T)")
-        check_actions(self.actions, self.actions.shape, self.n_actions)
+        checks.check_actions(self.actions, self.actions.shape, self.n_actions)
         rising = all(a < b for a, b in zip(self.horizons, self.horizons[1:]))
         if len(self.horizons) != frames or not rising or self.horizons[0] != 0:
             raise InputError(f"horizons must be {frames} rising step counts from 0, got {self.horizons}")
@@ -225,7 +217,7 @@ class Rollouts:
         if self.length.shape != (episodes,):
             raise InputError(f"length has shape {self.length.shape}, expected ({episodes},)")
         if self.state is not None:
-            check_labels("state", self.state, (episodes, frames), self.n_classes)
+            checks.check_labels("state", self.state, (episodes, frames), self.n_classes)
 
     def __len__(self) -> int:
         return len(self.obs)
@@ -333,7 +325,7 @@ def _read_npz(path: Path) -> dict[str, Any]:
     parts: dict[str, Any] = dict(store.load_npz(path))
     actions = parts.get("actions")
     if "n_actions" not in parts and actions is not None and actions.size:
-        check_integers(f"{path}: actions", actions)
+        checks.check_integers(f"{path}: actions", actions)
         parts["n_actions"] = np.asarray(int(actions.max()) + 1)
     for name, value in parts.items():
         if name.partition(".")[0] in ("n_actions", "n_classes"):
