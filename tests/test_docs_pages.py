@@ -15,6 +15,7 @@ from dwmr.presets import PRESETS
 from tests.documents import PAGES, ROOT, commands, read
 
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
+PACKAGES = {folder.name for folder in (ROOT / "src" / "dwmr").iterdir() if folder.is_dir()}
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
 
@@ -111,3 +112,10 @@ def test_the_names_in_the_python_reference_exist():
         listed = page.partition(names)[2].partition("(")[0]
         for name in re.findall(r"`(\w+)`", listed):
             assert hasattr(importlib.import_module(f"dwmr.{module}"), name), name
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("CHANGELOG.md", "docs/log.md")])
+def test_files_of_the_repository_exist(name):
+    for path in re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", read(name)):
+        if path.split("/")[0] in ("src", "experiments", "benchmarks", "tests", *PACKAGES):
+            assert (ROOT / path).exists() or (ROOT / "src" / "dwmr" / path).exists(), path
