@@ -122,7 +122,8 @@ def test_a_heuristic_of_another_checkpoint_is_refused_by_name(cli, prepared, end
     stored = prepared / "planning" / "heuristic.safetensors"
     stored.write_bytes(stored.read_bytes().replace(checkpoint_digest(prepared).encode(), b"0" * 16))
     status, _, err = cli("plan", prepared, "--data", planning_data, *ends)
-    assert (status, err.count("\n")) == (2, 1)
+    assert (status, err.count("\n")) == (2, 2)
+    assert err.startswith(f"preparing {prepared} for planning; this is done once\n")
     assert f"{stored} was made for another checkpoint of this run; train it again with" in err
     assert (
         cli("train-heuristic", prepared, "--data", planning_data, "--updates", 2, "--batch", 4, "--overwrite")[0] == 0

@@ -69,16 +69,17 @@ def plan(
         raise InputError("--start and --goal belong together: name both images, or none to prepare the run only")
     search = find_planner(planner)
     _check_strip(strip, overwrite, [run, data, start, goal])
+    info, model = open_model(run, device)
     if start is None or goal is None:
         check_output(run / prepared.AGENT, overwrite=overwrite, written=True)
-        agent = _prepare(run, *open_model(run, device), data, seed)
+        agent = _prepare(run, info, model, data, seed)
         if as_json:
             print_json({"prepared": str(run / prepared.AGENT), "radius": agent.radius, **agent.about})
         else:
             say(f"{run / prepared.AGENT}: codes that differ in at most {agent.radius} bits count as one state")
         return
-    info, model, agent = _open(run, data, seed, device)
     first, last = (read_image(path, model.image_shape) for path in (start, goal))
+    agent = _agent(run, info, model, data, seed)
     target = agent.goal_of(last)
     here, heuristic = agent.encode(first[None]), agent.heuristic_for(target)
     found = search(agent.dynamics, here, target, heuristic, Budget(seconds=seconds))
@@ -115,7 +116,8 @@ def plan_level(
     """
     find_planner(planner)
     _check_strip(strip, overwrite, [run, data])
-    info, model, agent = _open(run, data, seed, device)
+    info, model = open_model(run, device)
+    agent = _agent(run, info, model, data, seed)
     known = find_world(info.config.benchmark).with_digits(_digits(agent))
     task = known.task(known.task_numbers.start + level, seed=seed)
     setting = Setting(seconds=seconds, task_seconds=3 * seconds, seed=seed)
@@ -159,7 +161,8 @@ def plan_tasks(
             raise unknown("planner", name, ENTRIES)
     if results is not None:
         check_output(results, overwrite=True, inputs=[run, data], written=True)
-    info, model, agent = _open(run, data, seed, device)
+    info, model = open_model(run, device)
+    agent = _agent(run, info, model, data, seed)
     benchmark = info.config.benchmark
     simulated = next((name for name in names if name in PLANNERS), Setting.simulated)
     setting = Setting(seconds=seconds, task_seconds=3 * seconds, simulated=simulated, seed=seed)
@@ -214,7 +217,8 @@ def train_heuristic(
     It is stored in RUN/planning, and all planning commands use it from then on.
     """
     check_output(run / prepared.HEURISTIC, overwrite=overwrite, written=True)
-    info, model, agent = _open(run, data, seed, device, heuristic=False)
+    info, model = open_model(run, device)
+    agent = _agent(run, info, model, data, seed, heuristic=False)
     starts = agent.encode(_data(info, model, data).train.obs[:STARTS])
     network, about = train(agent, starts, HeuristicTraining(updates=updates, batch=batch), seed=seed)
     path = prepared.save_heuristic(run, network, about)
@@ -224,13 +228,12 @@ def train_heuristic(
     say(f"{path}: {updates:,} updates, loss {about['loss'][0]:.3f} at first, {about['loss'][-1]:.3f} at last")
 
 
-def _open(
-    run: Path, data: Path | None, seed: int, device: str, *, heuristic: bool = True
-) -> tuple[RunInfo, WorldModel, Agent]:
-    """A run, its model, and its agent as stored in the run folder. The first time the agent is learned from data."""
-    info, model = open_model(run, device)
+def _agent(
+    run: Path, info: RunInfo, model: WorldModel, data: Path | None, seed: int, *, heuristic: bool = True
+) -> Agent:
+    """The agent stored in the run folder. The first time it is learned from data."""
     agent = prepared.load_agent(run, model) or _prepare(run, info, model, data, seed)
-    return info, model, replace(agent, network=prepared.load_heuristic(run, model)) if heuristic else agent
+    return replace(agent, network=prepared.load_heuristic(run, model)) if heuristic else agent
 
 
 def _prepare(run: Path, info: RunInfo, model: WorldModel, data: Path | None, seed: int) -> Agent:

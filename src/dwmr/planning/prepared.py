@@ -7,6 +7,7 @@ is refused.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,6 +35,7 @@ TRAIN_AGAIN = "train it again with: dwmr train-heuristic RUN --overwrite"
 DIGITS = ("mnist", "sklearn")  # handwriting that any machine can have
 
 Part = TypeVar("Part")
+log = logging.getLogger("dwmr")
 
 
 def prepare_run(run: Path, model: WorldModel, decoder: str, splits: Splits, *, seed: int = 0) -> Agent:
@@ -41,6 +43,7 @@ def prepare_run(run: Path, model: WorldModel, decoder: str, splits: Splits, *, s
 
     ``decoder`` names the network that draws imagined codes, for models without a decoder.
     """
+    log.info("preparing %s for planning; this is done once", run)
     train, dynamics = splits.train, model_dynamics(model)
     agent = prepare_agent(model.encode, model.predict, train, splits.val, dynamics=dynamics, seed=seed)
     if train.about.get("digits") in DIGITS:
