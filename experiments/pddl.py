@@ -20,7 +20,7 @@ import numpy as np
 import dwmr
 from dwmr.files import atomic_write_json
 from dwmr.models.callables import Encode, Predict
-from dwmr.models.checkpoint import read_info
+from dwmr.models.run_folder import read_info
 from dwmr.symbolic import Layout, SymbolicModel, Task, layout_of, learn_symbols, solve
 from dwmr.worlds import ice_slider, tiles
 from dwmr.worlds.actions import DIRECTIONS

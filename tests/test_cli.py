@@ -10,7 +10,7 @@ import pytest
 
 import dwmr
 from dwmr.cli.common import print_json
-from dwmr.models.checkpoint import read_info
+from dwmr.models.run_folder import read_info
 from dwmr.presets import PRESETS
 
 SMALL = ["--set", "epochs=1", "--set", "batch_size=64"]
@@ -98,8 +98,8 @@ def test_a_distilled_run_is_a_run_like_any_other(cli, data, trained, tmp_path):
     assert "a model of 192 bits" in out
     stored = json.loads((folder / "run.json").read_text())["distilled"]
     assert len(stored["lessons"]) == 2
-    assert dwmr.models.checkpoint.read_info(folder).distilled == stored
-    assert dwmr.models.checkpoint.read_info(trained).distilled is None
+    assert dwmr.models.run_folder.read_info(folder).distilled == stored
+    assert dwmr.models.run_folder.read_info(trained).distilled is None
     assert cli("evaluate", folder, "--data", data, "--horizon", "2")[0] == 0
     status, _, err = cli(*words)
     assert status == 2

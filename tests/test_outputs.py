@@ -14,8 +14,7 @@ from PIL import Image
 import dwmr
 from dwmr import InputError
 from dwmr.files import RUN_FILES, check_output
-from dwmr.models.checkpoint import CHECKPOINT, RUN
-from dwmr.training.run_folder import METRICS
+from dwmr.models.run_folder import CHECKPOINT, METRICS, RUN
 
 
 @pytest.fixture(scope="module")

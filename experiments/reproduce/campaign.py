@@ -23,10 +23,9 @@ from dwmr.data.transitions import Splits, Transitions, load_splits
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.evaluation.evaluate import evaluate_many
 from dwmr.files import check_output
-from dwmr.models.checkpoint import epochs_done, info_of, read_info
+from dwmr.models.run_folder import epochs_done, info_of, read_info, read_metrics, require_same
 from dwmr.models.world_model import WorldModel, resolve_device
 from dwmr.provenance import describe_code, describe_machine
-from dwmr.training.run_folder import read_metrics, require_same
 from dwmr.training.trainer import check_choices
 from experiments.reproduce.cells import Cell, Table
 from experiments.reproduce.store import OTHER_CODE, StoredRun, add_runs, read_cell, read_table

@@ -6,8 +6,6 @@ wm = dwmr.WorldModel.load("runs/a")
 bits = wm.encode(images)
 """
 
-__version__ = "0.1.0"
-
 from dwmr.config import Config
 from dwmr.data.transitions import Rollouts, Splits, Transitions, load_rollouts, load_splits, load_transitions
 from dwmr.errors import InputError, TrainingDiverged
@@ -20,6 +18,7 @@ from dwmr.training import losses, objectives
 from dwmr.training.distillation import distil
 from dwmr.training.objectives import Objective
 from dwmr.training.trainer import Run, train, train_many
+from dwmr.version import __version__
 
 __all__ = [
     "Config",
@@ -32,6 +31,7 @@ __all__ = [
     "TrainingDiverged",
     "Transitions",
     "WorldModel",
+    "__version__",
     "certify",
     "distil",
     "evaluate",

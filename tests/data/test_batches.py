@@ -82,19 +82,38 @@ def test_nothing_is_drawn_that_is_not_needed():
     assert plan().triplets is None
 
 
+def batches_of(data, chosen):
+    """The minibatches of a plan, their images as bytes."""
+    loader = Loader(data, torch.device("cpu"), lambda images: images)
+    loader.lay_out([chosen])
+    return [loader.batch(torch.tensor([update])) for update in range(len(chosen))]
+
+
 def test_the_loader_gives_the_planned_transitions(tiny):
     chosen = plan(count=len(tiny), batch_size=16, bits=6, noise=True, triplets=2)
-    batches = list(Loader(tiny, torch.device("cpu")).raw_batches(chosen))
-    assert len(batches) == 4
-    for index, noise, triplets, batch in zip(chosen.order, chosen.noise, chosen.triplets, batches):
-        expected = (tiny.obs[index], tiny.actions[index], tiny.next_obs[index], noise, triplets)
-        for got, wanted in zip(batch, expected):
-            assert np.array_equal(got.numpy(), wanted)
+    found = batches_of(tiny, chosen)
+    assert len(found) == 4
+    for index, noise, triplets, batch in zip(chosen.order, chosen.noise, chosen.triplets, found, strict=True):
+        assert np.array_equal(batch.images.numpy(), tiny.obs[index])
+        assert np.array_equal(batch.actions.argmax(-1).numpy(), tiny.actions[index])
+        assert np.array_equal(batch.next_images.numpy(), tiny.next_obs[index])
+        assert np.array_equal(batch.noise.numpy(), noise)
+        assert np.array_equal(batch.triplets.numpy(), triplets)
+
+
+def test_the_plans_of_several_runs_have_a_run_axis(tiny):
+    chosen = [plan(seed, count=len(tiny), batch_size=16) for seed in (0, 1)]
+    loader = Loader(tiny, torch.device("cpu"), lambda images: images)
+    loader.lay_out(chosen)
+    batch = loader.batch(torch.tensor([2]))
+    for run in range(2):
+        assert np.array_equal(batch.images[run].numpy(), tiny.obs[chosen[run].order[2]])
 
 
 def test_the_loader_reads_from_the_disk(tiny, tmp_path):
     tiny.save(tmp_path / "t")
     stored = load_transitions(tmp_path / "t")
     chosen = plan(count=len(tiny), batch_size=32)
-    for ours, theirs in zip(*(Loader(t, torch.device("cpu")).raw_batches(chosen) for t in (tiny, stored))):
-        assert all(torch.equal(a, b) for a, b in zip(ours[:3], theirs[:3]))
+    for ours, theirs in zip(batches_of(tiny, chosen), batches_of(stored, chosen), strict=True):
+        assert torch.equal(ours.images, theirs.images)
+        assert torch.equal(ours.actions, theirs.actions)

@@ -97,6 +97,7 @@ def test_the_conv_predictor_sees_four_cells_around_and_the_action_everywhere():
 
 
 def test_a_line_predictors_block_sees_rows_and_columns_and_nothing_else():
+    torch.manual_seed(0)
     block = LineBlock(4, cells=8).eval()
     grid, other = torch.zeros(1, 4, 8, 8), torch.zeros(1, 4, 8, 8)
     other[..., 2, 5] = 1

@@ -169,7 +169,7 @@ def test_a_decoder_does_not_change_the_other_weights():
 def test_unknown_networks_and_devices():
     with pytest.raises(InputError, match="unknown encoder 'patchy'; did you mean 'patch'"):
         build_model(preset("generic/dwmr", encoder="patchy"), (1, 8, 8), 2, decoder=False)
-    with pytest.raises(InputError, match="made with encoder of one's own: pass it as encoder="):
+    with pytest.raises(InputError, match="has a custom encoder: pass it as encoder="):
         build_model(preset("generic/dwmr", encoder="custom"), (1, 8, 8), 2, decoder=False)
     assert resolve_device("cpu").type == "cpu"
     for name in ("quantum", "cuda:99"):

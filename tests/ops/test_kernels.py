@@ -1,16 +1,22 @@
-"""The Triton kernels against their plain twins: on a GPU as they are, elsewhere in Triton's interpreter."""
+"""The Triton kernels against the references: on a GPU as they are, elsewhere in Triton's interpreter."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-from contextlib import nullcontext
 from itertools import pairwise
 
 import pytest
 import torch
+from torch import nn
+from torch.func import functional_call, stack_module_state
 
-from dwmr.training import losses
+import dwmr
+from dwmr.errors import InputError
+from dwmr.models.world_model import build_model
+from dwmr.ops import batch_norm, conv2d, conv_decoder, conv_features
+from dwmr.ops import coskewness as third_moments
+from tests.ops.calls import calls
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -20,6 +26,11 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@pytest.fixture(autouse=True)
+def interpreted(monkeypatch):
+    monkeypatch.setattr("dwmr.ops.dispatch.INTERPRETED", DEVICE == "cpu")
 
 
 def normal(*shape, seed=0, scale=1.0):
@@ -43,8 +54,8 @@ def agree(fast, plain, inputs, bound, upstream=1.0, by_run=False):
         arriving *= 1e4 ** torch.arange(len(arriving), device=DEVICE).view(-1, *[1] * (arriving.ndim - 1))
     of_ours = torch.autograd.grad(found, ours, arriving)
     of_theirs = torch.autograd.grad(expected, theirs, arriving.double())
-    for got, wanted in zip(of_ours, of_theirs):
-        for part, whole in zip(got, wanted) if by_run else [(got, wanted)]:
+    for got, wanted in zip(of_ours, of_theirs, strict=True):
+        for part, whole in zip(got, wanted, strict=True) if by_run else [(got, wanted)]:
             assert relative(part, whole) < bound
 
 
@@ -86,8 +97,6 @@ def test_each_runs_gradients_are_scaled_by_themselves():
 
 
 def features_agree(shape, outputs, pools, **how):
-    from dwmr.ops import triton_encode
-
     runs, channels = shape[0], shape[2]
     weights = []
     for place, out in enumerate(outputs):
@@ -96,37 +105,28 @@ def features_agree(shape, outputs, pools, **how):
     images = normal(*shape, seed=3)
 
     def through(function, dtype):
-        def run(*tensors):
-            tensors = among_others(tensors)
-            layers = [triton_encode.Block(*tensors[3 * i : 3 * i + 3], pool) for i, pool in enumerate(pools)]
-            return function(images.to(dtype), layers)
+        one = torch.vmap(lambda x, *tensors: function(x, tensors, pools))
+        return lambda *tensors: one(images.to(dtype), *among_others(tensors))
 
-        return run
-
-    fast = through(triton_encode.conv_features, torch.float32)
-    plain = through(triton_encode.plain_features, torch.float64)
-    agree(fast, plain, weights, **how)
+    fast = through(conv_features.conv_features, torch.float32)
+    agree(fast, through(conv_features.reference, torch.float64), weights, **how)
 
 
 @pytest.mark.parametrize("pool", [True, False])
 def test_what_is_not_finite_is_seen_in_its_own_run(pool):
-    from dwmr.ops.triton_encode import Block, conv_features
-
     images = normal(2, 3, 1, 8, 8)
     images[1, 2, 0, 4, 4] = float("nan")
-    layers = [Block(normal(2, 4, c, 3, 3), normal(2, 4), normal(2, 4), pool) for c in (1, 4)]
-    finite = torch.isfinite(conv_features(images, layers)).flatten(2).all(-1)
+    weights = [each for c in (1, 4) for each in (normal(2, 4, c, 3, 3), normal(2, 4), normal(2, 4))]
+    through = torch.vmap(lambda x, *tensors: conv_features.conv_features(x, tensors, [pool, pool]))
+    finite = torch.isfinite(through(images, *weights)).flatten(2).all(-1)
     assert finite.tolist() == [[True] * 3, [True, True, False]]
 
 
 @pytest.mark.parametrize("pools", [(True, False), (False, True)])
 def test_odd_sizes_are_not_pooled(pools):
-    from dwmr.errors import InputError
-    from dwmr.ops.triton_encode import Block, conv_features
-
-    layers = [Block(normal(1, 4, c, 3, 3), normal(1, 4), normal(1, 4), pool) for c, pool in zip((1, 4), pools)]
+    weights = [each for c in (1, 4) for each in (normal(4, c, 3, 3), normal(4), normal(4))]
     with pytest.raises(InputError, match="6×7 cannot be pooled"):
-        conv_features(normal(1, 2, 1, 6, 7), layers)
+        conv_features.conv_features(normal(2, 1, 6, 7), weights, pools)
 
 
 @pytest.mark.parametrize("outputs", [1, 5, 16])
@@ -134,14 +134,24 @@ def test_single_convolutions(monkeypatch, outputs):
     from dwmr.ops import triton_conv
 
     monkeypatch.setattr(triton_conv, "PRECISION", "tf32x3")
-    inputs = [normal(6, 5, 4, 3), normal(2, outputs, 3, 3, 3, seed=1)]
+    layer = nn.Conv2d(3, outputs, 3, padding=1, bias=False).to(DEVICE)
+    inputs = [normal(2, 3, 3, 5, 4), normal(2, outputs, 3, 3, 3, seed=1)]
+    assert conv2d.fits(layer, inputs[0][0])
+    fast = torch.vmap(lambda x, weight: functional_call(Layer(layer), {"layer.weight": weight}, (x,)))
+    plain = torch.vmap(lambda x, weight: nn.functional.conv2d(x, weight, padding=1))
+    agree(fast, plain, inputs, bound=1e-4)
 
-    def plain(x, weight):
-        parts = x.permute(0, 3, 1, 2).unflatten(0, (2, 3))
-        done = [torch.nn.functional.conv2d(part, w, padding=1) for part, w in zip(parts, weight)]
-        return torch.cat(done).permute(0, 2, 3, 1)
 
-    agree(triton_conv.conv, plain, inputs, bound=1e-4)
+class Layer(nn.Module):
+    """A single layer by its kernel."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        transposed = isinstance(self.layer, nn.ConvTranspose2d)
+        return (conv2d.conv_transpose2d if transposed else conv2d.conv2d)(x, self.layer)
 
 
 @pytest.mark.parametrize(
@@ -150,47 +160,27 @@ def test_single_convolutions(monkeypatch, outputs):
 )
 def test_decoding(blocks, side, channels, doubles):
     """Doubled images are convolved without being made, in the middle and at the end."""
-    from dwmr.ops.triton_decode import DecodingBlock, decode
-
     inputs = [normal(2, 3, channels[0], *side)]
     for place, (before, after) in enumerate(pairwise(channels)):
         inputs += [normal(2, after, before, 3, 3, seed=place), normal(2, after, seed=7), normal(2, after, seed=8)]
     *inputs, _ = inputs  # the last convolution has a bias only
 
-    def fast(x, *tensors):
-        tensors = among_others(tensors)
-        layers = [DecodingBlock(*tensors[3 * k : 3 * k + 3], double) for k, double in enumerate(doubles[:-1])]
-        return decode(x, layers, *tensors[-2:], doubles[-1])
+    def through(function):
+        one = torch.vmap(lambda x, *tensors: function(x, tensors, doubles))
+        return lambda x, *tensors: one(x, *among_others(tensors))
 
-    def plain(images, *tensors):
-        done = []
-        for run, x in enumerate(images):
-            for k, double in enumerate(doubles):
-                weight, *norm = (tensor[run] for tensor in tensors[3 * k : 3 * k + 3])
-                x = torch.nn.functional.interpolate(x, scale_factor=2.0) if double else x
-                bias = norm[0] if len(norm) == 1 else None
-                x = torch.nn.functional.conv2d(x, weight, bias, padding=1)
-                x = x if bias is not None else torch.nn.functional.group_norm(x, x.shape[1], *norm, 1e-5).relu()
-            done.append(x)
-        return torch.stack(done)
-
-    agree(fast, plain, inputs, **blocks)
+    agree(through(conv_decoder.conv_decoder), through(conv_decoder.reference), inputs, **blocks)
 
 
 @pytest.mark.parametrize(
     ("preset", "shape", "bits"),
     [("8puzzle/ae", (1, 16, 8), 8), ("iceslider/ae", (3, 16, 24), 18)],
 )
-def test_fused_networks_equal_single_ones(monkeypatch, preset, shape, bits):
-    import dwmr
-    from dwmr.models.world_model import build_model
-    from dwmr.ops import layers, triton_conv
-    from dwmr.ops.optimizer import flatten
-    from dwmr.ops.stacked import stack
+def test_networks_on_kernels_equal_single_ones(monkeypatch, preset, shape, bits):
+    from dwmr.ops import triton_conv
 
     monkeypatch.setattr(triton_conv, "PRECISION", "tf32x3")
     monkeypatch.setattr(triton_conv, "STORAGE", torch.float32)
-    monkeypatch.setattr(layers, "quick_products", nullcontext)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     config = dwmr.preset(preset, bits=bits, low=0, high=2)
     models = [build_model(config, shape, 4, decoder=True, seed=seed).to(DEVICE) for seed in range(2)]
@@ -201,79 +191,65 @@ def test_fused_networks_equal_single_ones(monkeypatch, preset, shape, bits):
         ("predictor", (codes, actions)),
     ):
         networks = [getattr(model, role) for model in models]
-        whole = stack(networks, fused=True).to(DEVICE)
-        if (preset, role) != ("8puzzle/ae", "predictor"):  # linear layers have no kernels of their own
-            networks_of_kernels = layers.StackedFeatures | layers.StackedDecoding
-            assert any(getattr(layer, "fused", isinstance(layer, networks_of_kernels)) for layer in whole.modules())
-        flatten(list(whole.parameters()))
-        idle = {id(bias) for layer in whole.modules() for bias in getattr(layer, "earlier_bias", ())}
-        together = whole(*inputs)
-        alone = torch.stack([network(*parts) for network, *parts in zip(networks, *inputs)])
-        assert relative(together.detach(), alone.detach()) < 1e-4
+        parameters, buffers = stack_module_state(networks)
+
+        def together(inputs=inputs, parameters=parameters, buffers=buffers, first=networks[0]):
+            return torch.vmap(lambda p, b, *x: functional_call(first, (p, b), x))(parameters, buffers, *inputs)
+
+        with calls() as used:
+            found = together()
+        assert bool(used) == ((preset, role) != ("8puzzle/ae", "predictor"))  # linear layers have no kernels of ours
+        alone = torch.stack([network(*parts) for network, *parts in zip(networks, *inputs, strict=True)])
+        assert relative(found.detach(), alone.detach()) < 1e-4
         upstream = normal(*alone.shape, seed=4)
-        together.backward(upstream)
+        found.backward(upstream)
         alone.backward(upstream)
-        for name, parameter in whole.named_parameters():
-            singles = torch.stack([network.get_parameter(whole.sources[name]).grad for network in networks])
-            if id(parameter) in idle:  # before a normalisation, where it has no gradient but rounding
-                assert parameter.grad is None
-            else:
+        for name, parameter in parameters.items():
+            singles = torch.stack([network.get_parameter(name).grad for network in networks])
+            if parameter.grad is not None:  # a bias before a normalisation has no gradient but rounding
                 assert relative(parameter.grad, singles) < 1e-2, name
-        whole.eval()
-        alone = torch.stack([network.eval()(*parts) for network, *parts in zip(networks, *inputs)])
-        assert relative(whole(*inputs).detach(), alone.detach()) < 1e-4
+        for name, buffer in buffers.items():
+            singles = torch.stack([network.get_buffer(name) for network in networks])
+            torch.testing.assert_close(buffer, singles, rtol=1e-4, atol=1e-5)
+        networks[0].eval()
+        alone = torch.stack([network.eval()(*parts) for network, *parts in zip(networks, *inputs, strict=True)])
+        with torch.no_grad(), calls():
+            assert relative(together(), alone.detach()) < 1e-4
 
 
 @pytest.mark.parametrize(("precision", "bound"), [("tf32x3", 1e-4), ("half", 2e-2)])
-@pytest.mark.parametrize("shape", [(20, 40), (3, 17, 35)])
+@pytest.mark.parametrize("shape", [(1, 20, 40), (3, 17, 35)])
 def test_coskewness(monkeypatch, shape, precision, bound):
     from dwmr.ops import triton_coskewness
 
     monkeypatch.setattr(triton_coskewness, "PRECISION", precision)
     probs = torch.sigmoid(normal(*shape, scale=2.0))
     probs[..., 3] = 0.7123  # a mean of as many is another number
-    agree(triton_coskewness.coskewness, losses.coskewness, [probs], bound)
+
+    def fast(probs):
+        with calls() as used:
+            found = torch.vmap(third_moments.coskewness)(probs)
+        assert used
+        return found
+
+    agree(fast, torch.vmap(third_moments.reference), [probs], bound)
 
 
 @pytest.mark.parametrize(("shape", "relu"), [((2, 300, 7), True), ((1, 1000, 32), False)])
 def test_batch_norm(shape, relu):
-    from dwmr.ops import triton_batch_norm
-
     runs, _, channels = shape
     inputs = [normal(*shape, scale=2.0) + 0.5, normal(runs, channels, seed=1), normal(runs, channels, seed=2)]
+    op = torch.ops.dwmr.batch_norm
     agree(
-        lambda *tensors: triton_batch_norm.batch_norm(*tensors, 1e-5, relu)[0],
-        lambda *tensors: triton_batch_norm.plain_batch_norm(*tensors, 1e-5, relu)[0],
+        lambda *tensors: op(*tensors, 1e-5, relu)[0],
+        lambda *tensors: batch_norm.reference(*tensors, 1e-5, relu)[0],
         inputs,
         bound=1e-4,
     )
-    _, mean, var = triton_batch_norm.batch_norm(*inputs, 1e-5, relu)
-    _, plain_mean, plain_var = triton_batch_norm.plain_batch_norm(*inputs, 1e-5, relu)
+    _, mean, var = op(*inputs, 1e-5, relu)
+    _, plain_mean, plain_var = batch_norm.reference(*inputs, 1e-5, relu)
     torch.testing.assert_close(mean, plain_mean, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(var, plain_var, rtol=1e-4, atol=1e-5)
-
-
-def test_minibatches_are_picked_and_normalised():
-    from dwmr.ops.triton_pick import pick, plain_pick
-
-    generator = torch.Generator().manual_seed(4)
-    images = torch.randint(256, (9, 3, 40, 50), dtype=torch.uint8, generator=generator).to(DEVICE)
-    index = torch.randint(9, (2, 5), generator=generator).to(DEVICE)
-    scale, shift = normal(3), normal(3, seed=1)
-    torch.testing.assert_close(pick(images, index, scale, shift), plain_pick(images, index, scale, shift))
-
-
-def test_a_stacked_3x3_convolution_by_the_fused_kernel():
-    from torch import nn
-
-    from dwmr.ops.layers import StackedConv
-
-    layers = [nn.Conv2d(7, 7, 3, padding=1).to(DEVICE) for _ in range(2)]
-    stacked = StackedConv(layers).to(DEVICE)
-    x = normal(2, 3, 7, 8, 8)
-    plain = stacked(x)
-    stacked.fused = True
-    assert relative(stacked(x).detach(), plain.detach()) < 2e-3
 
 
 @pytest.mark.parametrize("last", [False, True])
@@ -290,12 +266,18 @@ def test_disjoint_patches(monkeypatch, channels, side, outputs, last):
     def laid(x):  # in memory with its columns or its channels last
         return x.permute(0, 1, 3, 4, 2).contiguous().permute(0, 1, 4, 2, 3) if last else x.contiguous()
 
-    def by_run(function):
-        return lambda x, w: torch.stack([function(*parts, stride=side) for parts in zip(x, w)])
+    def by_kernel(layer):
+        one = torch.vmap(lambda x, w: functional_call(Layer(layer.to(DEVICE)), {"layer.weight": w}, (x,)))
+        return lambda x, w: one(laid(x), *among_others([w]))
 
-    plain = by_run(torch.nn.functional.conv2d), by_run(torch.nn.functional.conv_transpose2d)
-    for fast, slow, x in zip((triton_patch.patch_conv, triton_patch.patch_transpose), plain, (image, numbers)):
-        agree(lambda x, w, f=fast: f(laid(x), *among_others([w])), slow, [x, weight], bound=1e-4)
+    layers = (
+        nn.Conv2d(channels, outputs, side, stride=side, bias=False),
+        nn.ConvTranspose2d(outputs, channels, side, stride=side, bias=False),
+    )
+    plain = (nn.functional.conv2d, nn.functional.conv_transpose2d)
+    for layer, slow, x in zip(layers, plain, (image, numbers), strict=True):
+        assert conv2d.fits(layer, x[0])
+        agree(by_kernel(layer), torch.vmap(lambda x, w, f=slow: f(x, w, stride=side)), [x, weight], bound=1e-4)
 
 
 @pytest.mark.parametrize(("shape", "known"), [((32, 3, 4, 4), True), ((3, 5, 3, 3), False), ((3, 5, 2, 4), False)])
@@ -305,27 +287,19 @@ def test_patches_that_fit(shape, known):
     assert triton_patch.fits(torch.zeros(2, *shape)) == known
 
 
-def test_adam():
-    """Ten steps of two runs with rates of their own, and gradients of other sizes each time."""
-    from torch import nn
-
-    from dwmr.ops.optimizer import FlatAdam
-
-    rates = torch.tensor([1e-2, 3e-4], device=DEVICE)
-    ours = [nn.Parameter(normal(2, 30, 50)), nn.Parameter(normal(2, 7, seed=1))]
-    theirs = [[nn.Parameter(each.detach()[run].double()) for each in ours] for run in range(2)]
-    flat = FlatAdam(ours, rates.clone(), fused=True)
-    single = [torch.optim.Adam(weights, lr=float(rate)) for weights, rate in zip(theirs, rates)]
-    for step in range(10):
-        flat.lr.mul_(0.9)
-        for place, parameter in enumerate(ours):
-            parameter.grad = normal(*parameter.shape, seed=10 * step + place, scale=10.0 ** (step % 4 - 3))
-            for run in range(2):
-                theirs[run][place].grad = parameter.grad[run].double()
-        flat.step()
-        for run, optimizer in enumerate(single):
-            optimizer.param_groups[0]["lr"] = float(flat.lr[run])
-            optimizer.step()
-    for place, parameter in enumerate(ours):
-        for run in range(2):
-            torch.testing.assert_close(parameter[run].double(), theirs[run][place], rtol=1e-5, atol=1e-6)
+def test_the_operations_are_registered_as_torch_wants_them():
+    """Schema, autograd, and fake kernels that agree with the real ones."""
+    tests = ("test_schema", "test_autograd_registration", "test_faketensor")
+    weights = [normal(1, 4, 1, 3, 3), normal(1, 4), normal(1, 4)]
+    gradients = [each.requires_grad_() for each in weights]
+    image = normal(1, 2, 1, 8, 8)
+    of = torch.ops.dwmr
+    torch.library.opcheck(of.conv_features.default, (image, gradients, [True]), test_utils=tests)
+    decoder = (normal(1, 2, 4, 4, 3), normal(1, 1), [normal(1, 1, 3, 3, 3).requires_grad_()], [False])
+    torch.library.opcheck(of.conv_decoder.default, decoder, test_utils=tests)
+    torch.library.opcheck(of.conv3x3.default, (normal(1, 2, 4, 4, 3), normal(1, 5, 3, 3, 3)), test_utils=tests)
+    patches = (normal(1, 2, 3, 4, 4), normal(1, 5, 3, 2, 2).requires_grad_())
+    torch.library.opcheck(of.patch_conv.default, patches, test_utils=tests)
+    norm = (normal(1, 40, 3), normal(1, 3).requires_grad_(), normal(1, 3), 1e-5, True)
+    torch.library.opcheck(of.batch_norm.default, norm, test_utils=tests)
+    torch.library.opcheck(of.coskewness.default, (torch.sigmoid(normal(1, 16, 5)),), test_utils=tests)

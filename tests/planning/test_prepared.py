@@ -10,7 +10,7 @@ import torch
 
 import dwmr
 from dwmr import InputError
-from dwmr.models.checkpoint import checkpoint_digest
+from dwmr.models.run_folder import checkpoint_digest
 from dwmr.planning.heuristic_training import HeuristicTraining, train_heuristic
 from dwmr.planning.prepared import AGENT, PAINTER, load_agent, load_heuristic, save_heuristic
 

@@ -12,12 +12,11 @@ import dwmr
 from dwmr.data.collect import make_rollouts, make_transitions
 from dwmr.errors import InputError
 from dwmr.evaluation.evaluate import evaluate_many
-from dwmr.models.checkpoint import read_info
+from dwmr.models.run_folder import read_info
 from dwmr.report import grids
 from dwmr.report.examples import pick
 from dwmr.report.markup import Markup, element, number
 from dwmr.report.page import write_report
-from dwmr.training.run_folder import read_metrics
 
 pytest.importorskip("matplotlib")
 from matplotlib.image import imread

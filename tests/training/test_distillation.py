@@ -78,7 +78,7 @@ def test_bits_that_differ_too_often_are_given_up_for_good(tiny):
 def test_a_model_of_no_bits_is_refused():
     """The looks differ in every bit of one transition of the two."""
     seen = dwmr.Transitions(frames([178] * 4, [78] * 4), np.zeros(2, int), frames([178] * 4, [178] * 4), n_actions=2)
-    with pytest.raises(InputError, match=r"in no bit do the looks agree in 60% .* \(in the best 50\.00%\)"):
+    with pytest.raises(InputError, match=r"the views agree on no bit in 60% .* \(best: 50\.00%\)"):
         dwmr.distil(model_of(sure=20), seen, batch_size=2, keep=0.6, progress=False)
 
 

@@ -16,8 +16,9 @@ from dwmr.models.decoders import PatchDecoder
 from dwmr.models.encoders import PatchEncoder
 from dwmr.models.predictors import ConvPredictor
 from dwmr.models.world_model import WorldModel
+from dwmr.training.learner import Learner, RunState
 from dwmr.training.objectives import OBJECTIVES, Objective
-from dwmr.training.schemes import SCHEMES, Learner, predictor_step
+from dwmr.training.schemes import SCHEMES, predictor_step
 
 SHAPE, BITS, ACTIONS, SAMPLES = (3, 16, 16), 12, 4, 10
 VALUES = {**vars(Config().hyper), "low": 0.0, "high": 2.0, "tau": 0.8, "lr": 0.01}
@@ -40,9 +41,9 @@ def make_learner(hyper: Hyper, objective: Objective = OBJECTIVES["dwmr"], *, noi
         n_actions=ACTIONS,
         bits=BITS,
     ).double()
-    learner = Learner(model.train(), objective, hyper.lr, noisy_predictor=noisy_predictor)
+    learner = Learner([RunState(model.train(), hyper.lr)], objective, hyper.lr, noisy_predictor=noisy_predictor)
     with torch.no_grad():
-        for parameter in learner.target.parameters():
+        for parameter in learner.runs[0].target.parameters():
             parameter.mul_(0.5)
     return learner
 
@@ -84,31 +85,33 @@ def test_step_one_changes_the_predictor_and_moves_the_target_and_nothing_else():
     hyper, batch = make_hyper(), make_batch()
     learner = make_learner(hyper)
     SCHEMES["two_step"](learner, make_batch(1), hyper)  # so that there are Adam moments to disturb
-    encoder, predictor = values_of(learner.model.encoder), values_of(learner.model.predictor)
+    encoder, predictor = values_of(learner.runs[0].model.encoder), values_of(learner.runs[0].model.predictor)
     moments = copy.deepcopy(learner.codes_optimizer.state_dict()["state"])
 
     bits = (torch.rand(SAMPLES, BITS, dtype=torch.float64) > 0.5).double()
     predictor_step(learner, batch, hyper, bits, bits, [])
 
-    assert_equal(values_of(learner.model.encoder), encoder)
+    assert_equal(values_of(learner.runs[0].model.encoder), encoder)
     for index, state in learner.codes_optimizer.state_dict()["state"].items():
         assert_equal(state, moments[index])
-    assert differs(values_of(learner.model.predictor), predictor)
+    assert differs(values_of(learner.runs[0].model.predictor), predictor)
 
 
 @pytest.mark.parametrize("name", TWO_STEPS)
 def test_between_the_steps_the_encoder_has_only_seen_one_forward_pass(name):
     hyper, batch = make_hyper(), make_batch()
     learner = make_learner(hyper)
-    once = copy.deepcopy(learner.model.encoder)
+    once = copy.deepcopy(learner.runs[0].model.encoder)
     once(batch.images)
     states: list[dict[str, Tensor]] = []
-    learner.model.predictor.register_forward_pre_hook(lambda *_: states.append(values_of(learner.model.encoder)))
+    learner.runs[0].model.predictor.register_forward_pre_hook(
+        lambda *_: states.append(values_of(learner.runs[0].model.encoder))
+    )
     SCHEMES[name](learner, batch, hyper)
     assert len(states) == 2
     for state in states:
         assert_equal(state, values_of(once))
-    after = values_of(learner.model.encoder)
+    after = values_of(learner.runs[0].model.encoder)
     assert differs(after, values_of(once))
     for buffer, value in once.named_buffers():
         assert torch.equal(after[buffer], value)
@@ -127,7 +130,7 @@ def test_between_the_steps_the_encoder_has_only_seen_one_forward_pass(name):
 def test_how_often_each_network_runs(name, online, target, predictor):
     hyper = make_hyper()
     learner = make_learner(hyper)
-    networks = (learner.model.encoder, learner.target, learner.model.predictor)
+    networks = (learner.runs[0].model.encoder, learner.runs[0].target, learner.runs[0].model.predictor)
     modes: list[list[bool]] = [[], [], []]
     for network, seen in zip(networks, modes):
         network.register_forward_pre_hook(lambda module, _, seen=seen: seen.append(module.training))
@@ -148,8 +151,8 @@ def test_how_often_each_network_runs(name, online, target, predictor):
 def test_what_the_predictor_is_fed(name, fed):
     hyper, batch = make_hyper(), make_batch()
     learner = make_learner(hyper)
-    probs = torch.sigmoid(copy.deepcopy(learner.model.encoder)(batch.images)).detach()
-    seen = inputs_of(learner.model.predictor)
+    probs = torch.sigmoid(copy.deepcopy(learner.runs[0].model.encoder)(batch.images)).detach()
+    seen = inputs_of(learner.runs[0].model.predictor)
     SCHEMES[name](learner, batch, hyper)
 
     def describe(codes: Tensor) -> str:
@@ -162,10 +165,10 @@ def test_what_the_predictor_is_fed(name, fed):
 def test_the_target_moves_twice_a_minibatch_of_two_steps():
     hyper = make_hyper(lr=0.0, tau=0.8)
     learner = make_learner(hyper)
-    encoder, target = parameters_of(learner.model.encoder), parameters_of(learner.target)
+    encoder, target = parameters_of(learner.runs[0].model.encoder), parameters_of(learner.runs[0].target)
     SCHEMES["two_step"](learner, make_batch(), hyper)
-    assert_equal(parameters_of(learner.model.encoder), encoder)
-    for name, now in parameters_of(learner.target).items():
+    assert_equal(parameters_of(learner.runs[0].model.encoder), encoder)
+    for name, now in parameters_of(learner.runs[0].target).items():
         assert torch.allclose(now, 0.8**2 * target[name] + (1 - 0.8**2) * encoder[name], rtol=1e-12)
 
 
@@ -173,10 +176,10 @@ def test_the_target_moves_twice_a_minibatch_of_two_steps():
 def test_the_target_moves_once_a_minibatch_of_one_step(name):
     hyper = make_hyper(tau=0.8)
     learner = make_learner(hyper)
-    target = parameters_of(learner.target)
+    target = parameters_of(learner.runs[0].target)
     SCHEMES[name](learner, make_batch(), hyper)
-    encoder = parameters_of(learner.model.encoder)  # the target follows the new weights
-    for key, now in parameters_of(learner.target).items():
+    encoder = parameters_of(learner.runs[0].model.encoder)  # the target follows the new weights
+    for key, now in parameters_of(learner.runs[0].target).items():
         assert torch.allclose(now, 0.8 * target[key] + 0.2 * encoder[key], rtol=1e-12)
 
 
@@ -185,9 +188,9 @@ def test_the_targets_running_statistics_are_copies(name):
     hyper = make_hyper()
     learner = make_learner(hyper)
     SCHEMES[name](learner, make_batch(), hyper)
-    online = dict(learner.model.encoder.named_buffers())
+    online = dict(learner.runs[0].model.encoder.named_buffers())
     assert online["layers.1.num_batches_tracked"] == 1
-    assert_equal(dict(learner.target.named_buffers()), online)
+    assert_equal(dict(learner.runs[0].target.named_buffers()), online)
 
 
 @pytest.mark.parametrize("name", WITH_TARGET)
@@ -195,29 +198,29 @@ def test_without_memory_the_target_is_the_encoder(name):
     hyper = make_hyper(tau=0.0)
     learner = make_learner(hyper)
     SCHEMES[name](learner, make_batch(), hyper)
-    assert_equal(values_of(learner.target), values_of(learner.model.encoder))
+    assert_equal(values_of(learner.runs[0].target), values_of(learner.runs[0].model.encoder))
 
 
 def test_forward_passes_and_validation_move_nothing():
     hyper, batch = make_hyper(), make_batch()
     learner = make_learner(hyper)
-    learner.model.float()
-    learner.target.float()
-    model, target = values_of(learner.model), values_of(learner.target)
+    learner.runs[0].model.float()
+    learner.runs[0].target.float()
+    model, target = values_of(learner.runs[0].model), values_of(learner.runs[0].target)
     images = (batch.images * 255).to(torch.uint8).numpy()
     data = Transitions(images, batch.actions.argmax(-1).numpy(), images[::-1], n_actions=ACTIONS)
-    next_code_agreement(learner.model, data)
+    next_code_agreement(learner.runs[0].model, data)
     learner.target_bits(replace(batch, next_images=batch.next_images.float()))
-    assert_equal(values_of(learner.model), model)
-    assert_equal(values_of(learner.target), target)
-    assert learner.model.training
+    assert_equal(values_of(learner.runs[0].model), model)
+    assert_equal(values_of(learner.runs[0].target), target)
+    assert learner.runs[0].model.training
 
 
 @pytest.mark.parametrize("name", SCHEMES)
 def test_the_report_is_of_the_codes_before_the_update_and_carries_no_graph(name):
     hyper, batch = make_hyper(), make_batch()
     learner = make_learner(hyper)
-    bits = (copy.deepcopy(learner.model.encoder)(batch.images) >= 0).double()
+    bits = (copy.deepcopy(learner.runs[0].model.encoder)(batch.images) >= 0).double()
     report = SCHEMES[name](learner, batch, hyper)
     assert torch.equal(report.bits, bits)
     assert set(report.next_bits.unique().tolist()) <= {0.0, 1.0}
@@ -229,17 +232,17 @@ def test_joint_gives_gradient_through_both_frames_and_leaves_the_target_alone(fr
     only = Objective({"mine": lambda codes, hyper: getattr(codes, frame).mean()}, weights={"mine": 1.0})
     hyper = make_hyper()
     learner = make_learner(hyper, only)
-    encoder, target = parameters_of(learner.model.encoder), values_of(learner.target)
+    encoder, target = parameters_of(learner.runs[0].model.encoder), values_of(learner.runs[0].target)
     SCHEMES["joint"](learner, make_batch(), hyper)
-    assert differs(parameters_of(learner.model.encoder), encoder)
-    assert_equal(values_of(learner.target), target)
+    assert differs(parameters_of(learner.runs[0].model.encoder), encoder)
+    assert_equal(values_of(learner.runs[0].target), target)
 
 
 def test_joint_decodes_the_bits_of_both_frames_with_gradient():
     hyper, batch = make_hyper(), make_batch()
     learner = make_learner(hyper, OBJECTIVES["deepcubeai"])
-    encoder = copy.deepcopy(learner.model.encoder)
-    decoder = inputs_of(learner.model.decoder)
+    encoder = copy.deepcopy(learner.runs[0].model.encoder)
+    decoder = inputs_of(learner.runs[0].model.decoder)
     SCHEMES["joint"](learner, batch, hyper)
     assert all(codes.requires_grad for codes in decoder)
     for codes, images in zip(decoder, (batch.images, batch.next_images), strict=True):
@@ -250,9 +253,9 @@ def test_joint_decodes_the_bits_of_both_frames_with_gradient():
 def test_who_sees_the_noise_of_the_variational_models(noisy_predictor):
     hyper, batch = make_hyper(noise=1.5), make_batch()
     learner = make_learner(hyper, OBJECTIVES["dwmr+beta-vae"], noisy_predictor=noisy_predictor)
-    logits = copy.deepcopy(learner.model.encoder)(batch.images)
+    logits = copy.deepcopy(learner.runs[0].model.encoder)(batch.images)
     noised, probs = torch.sigmoid(logits + 1.5 * torch.logit(batch.noise)), torch.sigmoid(logits)
-    predictor, decoder = inputs_of(learner.model.predictor), inputs_of(learner.model.decoder)
+    predictor, decoder = inputs_of(learner.runs[0].model.predictor), inputs_of(learner.runs[0].model.decoder)
     SCHEMES["two_step"](learner, batch, hyper)
     assert len(decoder) == 1
     assert torch.allclose(decoder[0], noised)
@@ -263,8 +266,8 @@ def test_who_sees_the_noise_of_the_variational_models(noisy_predictor):
 def test_models_without_noise_ignore_it():
     hyper, batch = make_hyper(), make_batch()
     learner = make_learner(hyper, OBJECTIVES["dwmr+ae"])
-    probs = torch.sigmoid(copy.deepcopy(learner.model.encoder)(batch.images))
-    seen = inputs_of(learner.model.decoder)
+    probs = torch.sigmoid(copy.deepcopy(learner.runs[0].model.encoder)(batch.images))
+    seen = inputs_of(learner.runs[0].model.decoder)
     SCHEMES["two_step"](learner, batch, hyper)
     assert torch.allclose(seen[0], probs)
 
@@ -318,11 +321,11 @@ def naive_two_step(model: WorldModel, target: torch.nn.Module, batches: list[Bat
 def test_two_step_agrees_with_an_update_written_from_scratch():
     hyper, batches = make_hyper(), [make_batch(0), make_batch(1), make_batch(2)]
     learner = make_learner(hyper)
-    model, target = copy.deepcopy(learner.model), copy.deepcopy(learner.target)
+    model, target = copy.deepcopy(learner.runs[0].model), copy.deepcopy(learner.runs[0].target)
     naive_two_step(model, target, batches)
     for batch in batches:
         SCHEMES["two_step"](learner, batch, hyper)
-    for ours, theirs in ((learner.model, model), (learner.target, target)):
+    for ours, theirs in ((learner.runs[0].model, model), (learner.runs[0].target, target)):
         expected = values_of(theirs)
         for name, value in values_of(ours).items():
             assert torch.allclose(value, expected[name], rtol=1e-6, atol=1e-9), name

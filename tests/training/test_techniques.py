@@ -10,7 +10,7 @@ import torch
 
 import dwmr
 from dwmr.config import Config
-from dwmr.data.batches import Later, Loader, plan_epoch, second_looks
+from dwmr.data.batches import Later, Loader, continuations, plan_epoch
 from dwmr.errors import InputError
 from dwmr.models.encoders import ENCODERS, GridEncoder
 from dwmr.models.predictors import FarPredictor
@@ -19,7 +19,7 @@ from dwmr.training import losses
 from dwmr.training.objectives import OBJECTIVES, Codes, objective_of
 from dwmr.training.schedules import values_at
 from dwmr.training.schemes import SCHEMES, predictor_step
-from dwmr.training.slow_features import start_slowly
+from dwmr.training.slow_features import init_from_slow_features
 from tests.reference import column, mean
 from tests.training.test_schemes import make_batch, make_hyper, make_learner
 
@@ -40,14 +40,14 @@ def test_cross_moments_equal_their_definitions():
     shared = [[covariance(column(one, i), column(other, j)) for j in range(4)] for i in range(4)]
     found = losses.cross_covariance(first, second)
     torch.testing.assert_close(found, torch.tensor(shared, dtype=torch.float64))
-    bend = losses.STRAIGHT_BELOW
+    bend = losses.LINEAR_BELOW
     roots = [
         math.sqrt(value) if value > bend else math.sqrt(bend) + (value - bend) / (2 * math.sqrt(bend))
         for value in (shared[k][k] for k in range(4))
     ]
     assert min(roots) < math.sqrt(bend) < max(roots)  # both sides of the bend
     assert float(losses.cross_variance(found, 0.3)) == pytest.approx(mean(max(0.0, 0.3 - root) for root in roots))
-    least = [math.sqrt(max(shared[k][k], losses.LEAST_SHARED)) for k in range(4)]
+    least = [math.sqrt(max(shared[k][k], losses.MIN_SHARED_COVARIANCE)) for k in range(4)]
     excess = [
         max(0.0, abs(shared[i][j] + shared[j][i]) / (2 * least[i] * least[j]) - 0.1)
         for i in range(4)
@@ -79,16 +79,14 @@ def test_the_first_shared_covariance_has_a_slope():
 def test_cross_moments_of_several_runs():
     first, second = looks(bits=6, seed=2).unflatten(-1, (2, 3)).transpose(1, 2)
     gamma, margin = torch.tensor([0.2, 0.4]), torch.tensor([0.0, 0.1])
-    shared = losses.cross_covariance(first, second)
+    shared = torch.vmap(losses.cross_covariance)(first, second)
+    variances = torch.vmap(losses.cross_variance)(shared, gamma)
+    correlations = torch.vmap(losses.cross_correlation)(shared, margin)
     for run in range(2):
         alone = losses.cross_covariance(first[run], second[run])
         torch.testing.assert_close(shared[run], alone)
-        torch.testing.assert_close(
-            losses.cross_variance(shared, gamma)[run], losses.cross_variance(alone, float(gamma[run]))
-        )
-        torch.testing.assert_close(
-            losses.cross_correlation(shared, margin)[run], losses.cross_correlation(alone, float(margin[run]))
-        )
+        torch.testing.assert_close(variances[run], losses.cross_variance(alone, float(gamma[run])))
+        torch.testing.assert_close(correlations[run], losses.cross_correlation(alone, float(margin[run])))
 
 
 def test_every_technique_is_off_by_default():
@@ -176,7 +174,7 @@ def test_slow_features_of_an_untrained_encoder_are_the_labels(ice, seed):
     agent and goal alike, with seed 5 both look like rock."""
     config = dwmr.preset("iceslider/strong")
     model = build_model(config, ice.image_shape, ice.n_actions, decoder=False, seed=seed)
-    start_slowly(model, ice)
+    init_from_slow_features(model, ice)
     codes = losses.by_cell(model.encode(ice.obs), 64).numpy() @ [4, 2, 1]
     labels = np.asarray(ice.state).ravel()
     usual = [np.bincount(codes[labels == label]).argmax() for label in range(4)]
@@ -187,7 +185,7 @@ def test_slow_features_of_an_untrained_encoder_are_the_labels(ice, seed):
 def test_a_slow_start_is_where_training_begins(ice, tmp_path):
     config = dwmr.preset("iceslider/strong", epochs=1, batch_size=64, predictor_first=1)
     model = build_model(config, ice.image_shape, ice.n_actions, decoder=False, seed=0)
-    start_slowly(model, ice)
+    init_from_slow_features(model, ice)
     run = dwmr.train(config, train=ice, out=tmp_path / "run", device="cpu", fast="off", progress=False)
     assert all(torch.equal(*pair) for pair in zip(model.encoder.parameters(), run.model.encoder.parameters()))
 
@@ -214,28 +212,35 @@ def test_a_learning_rate_may_fall_later_or_never():
     assert {values_at(later.replace(epochs=2), epoch)["lr"] for epoch in range(2)} == {1.0}
 
 
-def test_second_looks_are_the_next_transitions_of_an_episode(ice):
+def test_continuations_are_the_next_transitions_of_an_episode(ice):
     data = replace(ice[:4], episode=np.array([7, 7, 8, 8]))
-    assert second_looks(data).tolist() == [1, -1, 3, -1]
+    assert continuations(data).tolist() == [1, -1, 3, -1]
     with pytest.raises(InputError, match="episodes"):
-        second_looks(replace(data, episode=None))
+        continuations(replace(data, episode=None))
 
 
-def test_the_loader_brings_second_looks(ice):
+def batches(data, plan, **what):
+    """The minibatches of a plan with their images as bytes, each with the transitions it was made from."""
+    loader = Loader(data, torch.device("cpu"), lambda images: images, **what)
+    loader.lay_out([plan])
+    return [(index, loader.batch(torch.tensor([update]))) for update, index in enumerate(plan.order)]
+
+
+def test_the_loader_brings_second_views(ice):
     data = ice[:64]
     plan = plan_epoch(0, 0, len(data), 16, 8)
-    again = second_looks(data)
+    again = continuations(data)
     assert (again < 0).any()
-    for index, batch in zip(plan.order, Loader(data, torch.device("cpu"), two_views=True).raw_batches(plan)):
+    for index, batch in batches(data, plan, two_views=True):
         expected = [data.obs[again[t]] if again[t] >= 0 else data.next_obs[t] for t in index]
-        assert np.array_equal(batch[5].numpy(), np.stack(expected))
+        assert np.array_equal(batch.second_views.numpy(), np.stack(expected))
 
 
 def test_two_views_vote_on_the_target():
-    """Where the two looks disagree, the surer one decides."""
+    """Where the two views disagree, the more confident one decides."""
     learner, batch = make_learner(make_hyper()), make_batch()
-    both = replace(batch, second_looks=batch.images)
-    logits = learner.target(batch.next_images) + learner.target(batch.images)
+    both = replace(batch, second_views=batch.images)
+    logits = learner.runs[0].target(batch.next_images) + learner.runs[0].target(batch.images)
     assert torch.equal(learner.target_bits(both), (logits >= 0).to(logits.dtype))
     assert not torch.equal(learner.target_bits(both), learner.target_bits(batch))
 
@@ -243,13 +248,13 @@ def test_two_views_vote_on_the_target():
 def test_the_loader_brings_later_steps(ice):
     data = replace(ice[:64], episode=np.arange(64) // 5)
     plan = plan_epoch(0, 0, len(data), 16, 8)
-    for index, batch in zip(plan.order, Loader(data, torch.device("cpu"), steps=3).raw_batches(plan)):
-        assert len(batch[-1]) == 2
-        for ahead, step in enumerate(batch[-1], start=1):
+    for index, batch in batches(data, plan, steps=3):
+        assert len(batch.later) == 2
+        for ahead, step in enumerate(batch.later, start=1):
             goes_on = (index % 5 + ahead < 5) & (index + ahead < 64)
             assert (step.seen > 0).tolist() == goes_on.tolist()
             assert np.array_equal(step.images.numpy()[goes_on], data.next_obs[index[goes_on] + ahead])
-            assert np.array_equal(step.actions.numpy()[goes_on], data.actions[index[goes_on] + ahead])
+            assert np.array_equal(step.actions.numpy()[goes_on].argmax(-1), data.actions[index[goes_on] + ahead])
 
 
 def later_batch():
@@ -267,11 +272,11 @@ def later_batch():
 def test_later_steps_go_on_from_predicted_bits():
     """The term by hand: each step is fed the bits of the one before, and episodes that are over do not count."""
     learner, batch = later_batch()
-    predict = copy.deepcopy(learner.model.predictor)
-    logits, errors = predict(torch.sigmoid(learner.model.encoder(batch.images)), batch.actions), []
+    predict = copy.deepcopy(learner.runs[0].model.predictor)
+    logits, errors = predict(torch.sigmoid(learner.runs[0].model.encoder(batch.images)), batch.actions), []
     for step in batch.later:
         logits = predict((logits >= 0).double(), step.actions)
-        wanted = (learner.target(step.images) >= 0).double()
+        wanted = (learner.runs[0].target(step.images) >= 0).double()
         each = torch.nn.functional.binary_cross_entropy_with_logits(logits, wanted, reduction="none").mean(-1)
         errors.append(each[step.seen > 0].mean())
     update = SCHEMES["soft"](learner, batch, make_hyper())
@@ -285,7 +290,7 @@ def test_what_came_after_an_episode_changes_nothing():
     )
     for learner, given in ((one, batch), (other, replace(batch, later=spoilt))):
         SCHEMES["two_step"](learner, given, make_hyper())
-    for a, b in zip(one.model.parameters(), other.model.parameters()):
+    for a, b in zip(one.runs[0].model.parameters(), other.runs[0].model.parameters()):
         assert torch.equal(a, b)
 
 
@@ -295,10 +300,10 @@ def test_the_predictor_looks_ahead_in_its_own_step_too():
     for steps in (0, 2):
         learner, batch = later_batch()
         batch = replace(batch, later=batch.later[:steps])
-        bits = (learner.model.encoder(batch.images) >= 0).double().detach()
+        bits = (learner.runs[0].model.encoder(batch.images) >= 0).double().detach()
         targets = learner.target_bits(batch), learner.later_bits(batch)
         predictor_step(learner, batch, make_hyper(later=0.0), bits, *targets)
-        ends.append(torch.cat([parameter.flatten() for parameter in learner.model.predictor.parameters()]))
+        ends.append(torch.cat([parameter.flatten() for parameter in learner.runs[0].model.predictor.parameters()]))
     assert not torch.equal(*ends)
 
 
@@ -318,7 +323,7 @@ def test_steps_that_cannot_be_taken(values, message):
 @pytest.mark.parametrize("settings", [{"steps": 2}, {"two_views": True}])
 def test_data_without_episodes_is_refused_before_anything_is_written(tiny, tmp_path, settings):
     config = dwmr.preset("generic/dwmr", bits=8, low=0, high=4, batch_size=16, epochs=1, **settings)
-    with pytest.raises(InputError, match="episodes only"):
+    with pytest.raises(InputError, match="need episodes"):
         dwmr.train(config, train=replace(tiny, episode=None), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -17,10 +17,9 @@ from torch import nn
 import dwmr
 from dwmr import Config, InputError, TrainingDiverged, Transitions, WorldModel, evaluate, preset, train
 from dwmr.data.collect import make_transitions
-from dwmr.models.checkpoint import CHECKPOINT, RUN, _read_tensors
+from dwmr.models.run_folder import CHECKPOINT, METRICS, RUN, _read_tensors, read_metrics
 from dwmr.presets import PRESETS, start_values
 from dwmr.training.objectives import OBJECTIVES, Objective
-from dwmr.training.run_folder import METRICS, read_metrics
 
 SOURCE = str(Path(dwmr.__file__).parents[1])
 

@@ -15,7 +15,7 @@ from dwmr.config import parse_option
 from dwmr.data.collect import cached_world
 from dwmr.data.transitions import Splits, Transitions, load_splits
 from dwmr.errors import InputError, unknown
-from dwmr.models.checkpoint import RUN, RunInfo, read_info
+from dwmr.models.run_folder import RUN, RunInfo, read_info
 from dwmr.models.world_model import WorldModel
 from dwmr.worlds.registry import WORLDS
 

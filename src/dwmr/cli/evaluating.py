@@ -30,8 +30,8 @@ from dwmr.data.transitions import Splits, Transitions
 from dwmr.errors import InputError
 from dwmr.evaluation.evaluate import evaluate_many
 from dwmr.files import check_output
+from dwmr.models.run_folder import read_metrics
 from dwmr.models.world_model import WorldModel
-from dwmr.training.run_folder import read_metrics
 from dwmr.worlds.registry import WORLDS
 
 MAX_LEVELS = 250

@@ -29,7 +29,7 @@ from dwmr.cli.common import (
 from dwmr.config import FACTOR_SUFFIX, option_names
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.files import check_output
-from dwmr.models.checkpoint import checkpoint_digest, read_info, save_model
+from dwmr.models.run_folder import checkpoint_digest, read_info, save_model
 from dwmr.models.world_model import resolve_device
 from dwmr.presets import PRESETS, TUNED, preset
 from dwmr.training.distillation import check_numbers

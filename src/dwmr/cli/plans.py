@@ -16,7 +16,7 @@ from dwmr.data.image_files import read_image
 from dwmr.data.transitions import Splits
 from dwmr.errors import InputError, unknown
 from dwmr.files import check_output
-from dwmr.models.checkpoint import RunInfo, checkpoint_digest
+from dwmr.models.run_folder import RunInfo, checkpoint_digest
 from dwmr.models.world_model import WorldModel
 from dwmr.planning import PLANNERS, Agent, Budget, find_planner, prepared
 from dwmr.planning.benchmark import ENTRIES, Results, Setting, TrialLog, evaluate_planner, solve_task

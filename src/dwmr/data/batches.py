@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from dwmr.seeding import rng, shuffled
 class Later:
     """What was done and seen one action later in the episodes of a minibatch.
 
-    seen  (N,) 1, or 0 where the episode is over: the images are then of elsewhere
+    seen  (N,) 1, or 0 where the episode is over and the images are unrelated
     """
 
     actions: Tensor
@@ -28,15 +28,15 @@ class Later:
 
 @dataclass(frozen=True)
 class Batch:
-    """One minibatch as the networks take it: normalised images, one-hot actions, and its share of the
-    epoch's random numbers."""
+    """One minibatch as the networks take it: normalised images, one-hot actions, and its share of the epoch's random
+    numbers. With several runs every tensor has a leading run axis."""
 
     images: Tensor
     actions: Tensor
     next_images: Tensor
     noise: Tensor | None = None
     triplets: Tensor | None = None
-    second_looks: Tensor | None = None  # other images of the next states; the next images where there is none
+    second_views: Tensor | None = None  # other images of the next states; the next images where there is none
     later: tuple[Later, ...] = ()  # after the next images, action by action
 
 
@@ -86,69 +86,117 @@ def draw_triplets(generator: np.random.Generator, bits: int, shape: tuple[int, .
     return np.stack([first, second, third], axis=-1)
 
 
-def second_looks(transitions: Transitions) -> np.ndarray:
-    """int64 (N,): the transition that begins where each one ends, whose first image is another look at its last state;
-    -1 where the episode is over. It needs the transitions' episodes."""
+def continuations(transitions: Transitions) -> np.ndarray:
+    """int64 (N,): the transition that begins where each one ends, so that its first image is a second view of the same
+    state; -1 where the episode is over. Needs the transitions' episodes."""
     if transitions.episode is None:
-        raise InputError("two views and later steps are known from episodes only, and this data names none")
+        raise InputError("two views and later steps need episodes, and this data has none")
     first, second = transitions.same_state_pairs()
     after = np.full(len(transitions), -1)
     after[first] = second
     return after
 
 
-RawBatch = tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None, list[Later]]
-
-
 class Loader:
-    """Transitions ready to be cut into minibatches: on a GPU they stay there as bytes, on the CPU they may stay on
-    disk."""
+    """Cuts the epochs of one or several runs into minibatches.
 
-    def __init__(self, transitions: Transitions, device: torch.device, two_views: bool = False, steps: int = 1) -> None:
-        self.device, self.steps = device, steps
-        self.after = second_looks(transitions) if two_views or steps > 1 else None
-        self.again = self.after if two_views else None
-        self.obs, self.next_obs = transitions.obs, transitions.next_obs
+    On a GPU all transitions stay there as bytes; on the CPU they may stay on disk. The minibatch is a function of
+    tensors on the device alone, so that an update can be recorded and replayed.
+
+    Args:
+        transitions: the training data.
+        device: where the minibatches are needed.
+        normalize: bytes to what the networks take.
+        dtype: type of the one-hot actions.
+        two_views, steps: whether second views and how many later steps are needed.
+    """
+
+    def __init__(
+        self,
+        transitions: Transitions,
+        device: torch.device,
+        normalize: Callable[[Tensor], Tensor],
+        *,
+        dtype: torch.dtype = torch.float32,
+        two_views: bool = False,
+        steps: int = 1,
+    ) -> None:
+        self.device, self.normalize, self.two_views, self.steps = device, normalize, two_views, steps
+        self.obs, self.next_obs = (_Images(images, device) for images in (transitions.obs, transitions.next_obs))
         self.actions = torch.from_numpy(np.array(transitions.actions, dtype=np.int64)).to(device)
-        if device.type != "cpu":
-            self.resident = [torch.from_numpy(np.array(images)).to(device) for images in (self.obs, self.next_obs)]
+        self.eye = torch.eye(transitions.n_actions, dtype=dtype, device=device)
+        linked = two_views or steps > 1
+        self.after = torch.from_numpy(continuations(transitions)).to(device) if linked else None
+        self.order, self.noise, self.triplets = torch.empty(0), None, None
 
     def __len__(self) -> int:
         return len(self.actions)
 
-    def images(self, index: np.ndarray) -> tuple[Tensor, Tensor]:
-        """The uint8 images and next images of the given transitions, on the device."""
-        if self.device.type == "cpu":
-            return torch.from_numpy(self.obs[index]), torch.from_numpy(self.next_obs[index])
-        where = torch.from_numpy(index).to(self.device)
-        first, second = (images[where] for images in self.resident)
-        return first, second
+    def lay_out(self, plans: Sequence[EpochPlan]) -> None:
+        """Put an epoch's random choices on the device: of one run (U, …), of several (U, S, …), and into the same
+        tensors as before, if there are any."""
+        order = _joined([plan.order for plan in plans])
+        noise = _joined([plan.noise for plan in plans])
+        triplets = _joined([plan.triplets for plan in plans])
+        for name, fresh in (("order", order), ("noise", noise), ("triplets", triplets)):
+            kept = getattr(self, name)
+            if fresh is None or kept is None or kept.shape != fresh.shape:
+                setattr(self, name, None if fresh is None else fresh.to(self.device))
+            else:
+                kept.copy_(fresh)
 
-    def raw_batches(self, plan: EpochPlan) -> Iterator[RawBatch]:
-        """For each update: uint8 images, actions, uint8 next images, noise, triplets, second looks, later steps."""
-        for update, index in enumerate(plan.order):
-            images, next_images = self.images(index)
-            actions = self.actions[torch.from_numpy(index).to(self.device)]
-            noise, triplets = self._part(plan.noise, update), self._part(plan.triplets, update)
-            later = list(self._later(index))
-            yield images, actions, next_images, noise, triplets, self._second(index, next_images), later
+    def batch(self, update: Tensor) -> Batch:
+        """The minibatch of an update, whose number is in a tensor (1,) on the device."""
+        index = self.order.index_select(0, update)[0]
+        next_images = self.normalize(self.next_obs[index])
+        return Batch(
+            images=self.normalize(self.obs[index]),
+            actions=self.eye[self.actions[index]],
+            next_images=next_images,
+            noise=_part(self.noise, update),
+            triplets=_part(self.triplets, update),
+            second_views=self._second_views(index, next_images) if self.two_views else None,
+            later=tuple(self._later(index)),
+        )
 
-    def _second(self, index: np.ndarray, next_images: Tensor) -> Tensor | None:
-        if self.again is None:
-            return None
-        again = self.again[index]
-        others = self.images(np.maximum(again, 0))[0]
-        return torch.where(torch.from_numpy(again >= 0).to(self.device)[:, None, None, None], others, next_images)
+    def _second_views(self, index: Tensor, next_images: Tensor) -> Tensor:
+        after = self._after(index)
+        others = self.normalize(self.obs[after.clamp_min(0)])
+        return torch.where((after >= 0)[..., None, None, None], others, next_images)
 
-    def _later(self, index: np.ndarray) -> Iterator[Later]:
-        """The steps after the given transitions, actions as numbers and images as bytes."""
-        seen = np.ones(len(index), dtype=bool)
+    def _later(self, index: Tensor) -> Iterator[Later]:
+        seen = torch.ones_like(index, dtype=torch.bool)
         for _ in range(self.steps - 1):
-            assert self.after is not None
-            index = self.after[index]
-            seen, index = seen & (index >= 0), np.maximum(index, 0)
-            actions = self.actions[torch.from_numpy(index).to(self.device)]
-            yield Later(actions, self.images(index)[1], torch.from_numpy(seen).to(self.device, torch.float32))
+            index = self._after(index)
+            seen, index = seen & (index >= 0), index.clamp_min(0)
+            images = self.normalize(self.next_obs[index])
+            yield Later(self.eye[self.actions[index]], images, seen.to(self.eye.dtype))
 
-    def _part(self, values: np.ndarray | None, update: int) -> Tensor | None:
-        return None if values is None else torch.from_numpy(values[update]).to(self.device)
+    def _after(self, index: Tensor) -> Tensor:
+        if self.after is None:
+            raise RuntimeError("this loader was made without links between transitions")
+        return self.after[index]
+
+
+class _Images:
+    """uint8 images (N, C, H, W) to be picked by an index: resident on a GPU, else an array that may lie on disk."""
+
+    def __init__(self, images: np.ndarray, device: torch.device) -> None:
+        self.array = images if device.type == "cpu" else None
+        self.resident = None if device.type == "cpu" else torch.from_numpy(np.array(images)).to(device)
+
+    def __getitem__(self, index: Tensor) -> Tensor:
+        if self.array is not None:
+            return torch.from_numpy(self.array[index.numpy()])
+        return self.resident[index]  # type: ignore[index]
+
+
+def _joined(parts: Sequence[np.ndarray | None]) -> Tensor | None:
+    known = [torch.from_numpy(part) for part in parts if part is not None]
+    if not known:
+        return None
+    return torch.stack(known, dim=1) if len(known) > 1 else known[0]
+
+
+def _part(values: Tensor | None, update: Tensor) -> Tensor | None:
+    return None if values is None else values.index_select(0, update)[0]

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from dwmr.models.encoders import GENERIC_CHANNELS, ImageShape, generic_poolings
+from dwmr.ops import Sequential
 
 
 class ConvDecoder(nn.Module):
     """The mirror of `ConvEncoder`: two linear layers, then 3×3 convolutions between doublings in size."""
-
-    per_image = True
 
     def __init__(
         self,
@@ -27,7 +26,6 @@ class ConvDecoder(nn.Module):
         super().__init__()
         depth, *size = image_shape
         sizes = [tuple(side // 2**halvings for side in size) for halvings in range(poolings + 1)]
-        self.even = all(side % 2**poolings == 0 for side in size)  # every enlargement doubles both sides
         start, (rows, cols) = channels[0], sizes[-1]
         self.head = nn.Sequential(
             nn.Linear(bits, hidden),
@@ -46,7 +44,7 @@ class ConvDecoder(nn.Module):
             layers.append(nn.Conv2d(before, after, 3, padding=1, bias=last))
             if not last:
                 layers += [nn.GroupNorm(after if groups_per_channel else 1, after), nn.ReLU()]
-        self.layers = nn.Sequential(*layers)
+        self.layers = Sequential(*layers)
 
     def forward(self, codes: Tensor) -> Tensor:
         return self.layers(self.head(codes))
@@ -58,7 +56,7 @@ class PatchDecoder(nn.Module):
     def __init__(self, image_shape: ImageShape, bits: int, *, hidden: int = 32) -> None:
         super().__init__()
         depth, rows, cols = image_shape[0], image_shape[1] // 8, image_shape[2] // 8
-        self.layers = nn.Sequential(
+        self.layers = Sequential(
             nn.Unflatten(-1, (bits // (rows * cols), rows, cols)),
             nn.ConvTranspose2d(bits // (rows * cols), hidden, 2, stride=2),
             nn.BatchNorm2d(hidden),

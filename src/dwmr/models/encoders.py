@@ -9,6 +9,7 @@ from functools import partial
 from torch import Tensor, nn
 
 from dwmr.errors import InputError
+from dwmr.ops import Sequential
 
 ImageShape = tuple[int, int, int]
 
@@ -17,8 +18,6 @@ class ConvEncoder(nn.Module):
     """3×3 convolutions with GroupNorm and ReLU, halved by average pooling after the first few, then two
     linear layers. The paper's encoder of the 8-puzzle, for any image size.
     """
-
-    per_image = True  # no layer looks at more than one image
 
     def __init__(
         self,
@@ -34,7 +33,6 @@ class ConvEncoder(nn.Module):
         depth, height, width = image_shape
         if min(height, width) < 2**poolings:
             raise InputError(f"images of {height}×{width} pixels are too small to be halved {poolings} times")
-        self.even = all(side % 2**poolings == 0 for side in (height, width))  # pooling drops no row and no column
         layers: list[nn.Module] = []
         for index, out in enumerate(channels):
             layers += [
@@ -46,7 +44,7 @@ class ConvEncoder(nn.Module):
                 layers.append(nn.AvgPool2d(2))
                 height, width = height // 2, width // 2
             depth = out
-        self.features = nn.Sequential(*layers)
+        self.features = Sequential(*layers)
         self.head = nn.Sequential(
             nn.Flatten(),
             nn.Linear(depth * height * width, hidden),
@@ -75,7 +73,7 @@ class PatchEncoder(nn.Module):
             )
         self.grid = cells  # that share its weights
         self.layout = bits // cells, height // 8, width // 8  # of the code: bits a cell, rows, columns
-        self.layers = nn.Sequential(
+        self.layers = Sequential(
             nn.Conv2d(depth, hidden, 4, stride=4),
             nn.BatchNorm2d(hidden),
             nn.ReLU(),
@@ -93,8 +91,6 @@ class GridEncoder(nn.Module):
     The pixels that the cells leave over are taken as lines between and around them. The code is laid out as
     (channels, rows, cols) and flattened.
     """
-
-    per_image = True
 
     def __init__(
         self,

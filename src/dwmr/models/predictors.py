@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from dwmr.errors import InputError
 from dwmr.models.encoders import ImageShape
+from dwmr.ops import Sequential
+from dwmr.ops.conv_chain import Link
 
 
 class MLPPredictor(nn.Module):
@@ -17,7 +19,7 @@ class MLPPredictor(nn.Module):
 
     def __init__(self, image_shape: ImageShape, bits: int, n_actions: int, *, hidden: int = 128) -> None:
         super().__init__()
-        self.layers = nn.Sequential(
+        self.layers = Sequential(
             nn.Linear(bits + n_actions, hidden),
             nn.ReLU(),
             nn.Linear(hidden, hidden),
@@ -50,6 +52,10 @@ class ResidualBlock(nn.Module):
     def forward(self, grid: Tensor) -> Tensor:
         return torch.relu(grid + self.norm(self.conv(grid)))
 
+    def link(self) -> Link:
+        """This block for the fused kernels of `dwmr.ops.Sequential`."""
+        return Link(self.conv, self.norm, residual=True)
+
 
 class ConvPredictor(nn.Module):
     """Four residual blocks over the grid of 8×8 patches: the paper's predictor of IceSlider.
@@ -66,7 +72,7 @@ class ConvPredictor(nn.Module):
             )
         depth = bits // (self.rows * self.cols)
         width = depth + n_actions
-        self.layers = nn.Sequential(
+        self.layers = Sequential(
             nn.Conv2d(width, width, 1),
             nn.BatchNorm2d(width),
             nn.ReLU(),
@@ -103,7 +109,7 @@ class ResidualPredictor(nn.Module):
 class DoubleBlock(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.layers = nn.Sequential(
+        self.layers = Sequential(
             nn.Conv2d(channels, channels, 3, padding=1, bias=False),
             nn.BatchNorm2d(channels),
             nn.ReLU(),
@@ -126,9 +132,9 @@ class FarPredictor(nn.Module):
         super().__init__()
         depth, blocks = _bits_a_cell(bits, cells), -(-(cells - 1) // 2)  # each block sees two cells farther
         self.cells = cells
-        self.first = nn.Sequential(nn.Conv2d(depth + n_actions, channels, 1), DoubleBlock(channels))
+        self.first = Sequential(nn.Conv2d(depth + n_actions, channels, 1), DoubleBlock(channels))
         self.anywhere = nn.Conv2d(channels, channels, 1)
-        self.rest = nn.Sequential(
+        self.rest = Sequential(
             *(DoubleBlock(channels) for _ in range(blocks - 1)),
             nn.Conv2d(channels, depth, 1),
             nn.Flatten(),
@@ -143,7 +149,7 @@ class LineBlock(nn.Module):
     def __init__(self, channels: int, cells: int) -> None:
         super().__init__()
         reach, wide = cells - 1, 2 * cells - 1
-        self.within = nn.Sequential(nn.Conv2d(channels, channels, 1), nn.BatchNorm2d(channels), nn.ReLU())
+        self.within = Sequential(nn.Conv2d(channels, channels, 1), nn.BatchNorm2d(channels), nn.ReLU())
         self.along_row = nn.Conv2d(channels, channels, (1, wide), padding=(0, reach), bias=False)
         self.along_column = nn.Conv2d(channels, channels, (wide, 1), padding=(reach, 0), bias=False)
         self.norm = nn.BatchNorm2d(channels)
@@ -162,7 +168,7 @@ class LinePredictor(nn.Module):
     ) -> None:
         super().__init__()
         self.cells, depth = cells, _bits_a_cell(bits, cells)
-        self.layers = nn.Sequential(
+        self.layers = Sequential(
             nn.Conv2d(depth + n_actions, channels, 1),
             *(LineBlock(channels, cells) for _ in range(blocks)),
             nn.Conv2d(channels, depth, 1),

@@ -56,9 +56,9 @@ class WorldModel(nn.Module):
 
     @staticmethod
     def load(path: str | Path, device: str = "auto", **modules: nn.Module) -> WorldModel:
-        """The model of a run folder, ready for use. Networks of one's own are passed as in `dwmr.train`:
+        """The model of a run folder, ready for use. Your own networks are passed as in `dwmr.train`:
         ``WorldModel.load("runs/a", encoder=my_encoder)``; their weights are read from the run."""
-        from dwmr.models.checkpoint import load_model
+        from dwmr.models.run_folder import load_model
 
         return load_model(path, device, **modules)
 
@@ -236,19 +236,20 @@ def build_model(
     *,
     decoder: bool,
     seed: int = 0,
-    modules: Mapping[str, nn.Module] | None = None,
+    modules: Mapping[str, nn.Module | Callable[[], nn.Module]] | None = None,
 ) -> WorldModel:
     """A fresh world model. Its weights depend on the seed alone, not on the device or on global random state.
 
-    ``modules`` may hold networks of one's own under "encoder", "predictor" and "decoder".
+    ``modules`` may hold your own networks under "encoder", "predictor" and "decoder", or functions that make them.
     """
     given = dict(modules or {})
 
     def network(role: str, name: str, builders: Mapping[str, Callable[..., nn.Module]], *sizes: int) -> nn.Module:
         if role in given:
-            return given[role]
+            own = given[role]
+            return own if isinstance(own, nn.Module) else own()
         if name == "custom":
-            raise InputError(f"this model was made with {role} of one's own: pass it as {role}=…")
+            raise InputError(f"this model has a custom {role}: pass it as {role}=…")
         if name not in builders:
             raise unknown(role, name, builders)
         return builders[name](image_shape, *sizes)

@@ -1,1 +1,6 @@
-"""What makes training fast. Each piece gives the results of its plain twin, and a test holds them together."""
+"""Accelerated operations: per file the reference, the CUDA and the CPU implementation behind one name."""
+
+from dwmr.ops.dispatch import accelerated
+from dwmr.ops.sequential import Sequential
+
+__all__ = ["Sequential", "accelerated"]

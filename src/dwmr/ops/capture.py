@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -17,23 +18,34 @@ def capture(
 ) -> torch.cuda.CUDAGraph:
     """``step`` as a CUDA graph, not yet replayed.
 
-    Recording needs a few real steps before it, and ``rewind`` comes after each of them. ``changing`` names the tensors
-    that a step changes; all of them get their values back, and those that only came to be by a step, such as an
-    optimizer's moments, become zero.
+    Recording needs a few real steps first; ``rewind`` is called after each. ``changing`` names the tensors that a step
+    changes, see `undone`.
     """
-    saved = {id(tensor): tensor.clone() for tensor in changing()}
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(WARM_UPS):
+    with undone(changing):
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UPS):
+                step()
+                rewind()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
             step()
-            rewind()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    with torch.no_grad():
-        for tensor in changing():
-            before = saved.get(id(tensor))
-            tensor.zero_() if before is None else tensor.copy_(before)
     return graph
+
+
+@contextmanager
+def undone(changing: Callable[[], Sequence[Tensor]]) -> Iterator[None]:
+    """Give the tensors back the values they had before the block, however it ends.
+
+    Those that only came to be in the block, such as an optimizer's moments, become zero.
+    """
+    saved = {id(tensor): tensor.detach().clone() for tensor in changing()}
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor in changing():
+                before = saved.get(id(tensor))
+                tensor.zero_() if before is None else tensor.copy_(before)

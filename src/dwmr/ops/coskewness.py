@@ -1,14 +1,4 @@
-"""The coskewness term by its symmetry, with its gradient in closed form.
-
-M_ijk does not change when its indices are permuted, so i < j < k suffices. For a fixed i the moments with all later
-pairs (j, k) are one symmetric matrix product, and so is their gradient:
-
-    M_i = (x_i ⊙ X)ᵀ X,   S_i = sign(M_i) off the diagonal,   Y = X S_i
-    ∂/∂X_j += x_i ⊙ Y_j,   ∂/∂x_i += ½ Σ_j X_j ⊙ Y_j           (X: the columns after i)
-
-Both are formed in the forward pass, for a few i at a time, and M_i is dropped at once: a third of the multiplications,
-and nothing of size K³ or N·K² in memory.
-"""
+"""Mean absolute third cross-moment of three distinct bits (the paper's eq. 6), and the standardisation before it."""
 
 from __future__ import annotations
 
@@ -17,46 +7,92 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dwmr.training.losses import standardize
+from dwmr.ops.dispatch import define, use_cpu_kernels, use_triton
 
-BLOCK = 4  # bits i taken together: larger products, fewer of them
+EPS = 1e-6
+
+
+def standardize(probs: Tensor) -> Tensor:
+    """Eq. 2: each bit (N, K) less its batch mean, over its standard deviation + ε; a constant bit becomes 0."""
+    centred = probs - probs.mean(-2, keepdim=True)
+    spread = probs.var(-2, correction=1, keepdim=True)
+    # The mean of equal numbers need not be that number, and the root's slope at 0 is infinite: constant bits are kept
+    # out of both, so that they and their gradients are 0, not noise over ε, and not NaN.
+    varies = (probs != probs[..., :1, :]).any(-2, keepdim=True) & ~(spread <= 0)  # NaN stays NaN
+    deviation = torch.where(varies, torch.where(varies, spread, 1.0).sqrt(), 0.0)
+    return torch.where(varies, centred, 0.0) / (deviation + EPS)
 
 
 def coskewness(probs: Tensor) -> Tensor:
-    """`dwmr.training.losses.coskewness` over all triplets, for probs (..., N, K)."""
+    """The term over all triplets of bits, for probs (N, K)."""
+    if use_triton(probs):
+        from dwmr.ops.triton_coskewness import MAX_SAMPLES
+
+        if probs.shape[-2] <= MAX_SAMPLES:
+            return _coskewness(probs.unsqueeze(0))[0].squeeze(0)
+    if use_cpu_kernels(probs):
+        samples, bits = probs.shape[-2:]
+        total = _distinct_third_moments(standardize(probs).unsqueeze(0))[0].squeeze(0)
+        return 6 * total / (samples * bits * (bits - 1) * (bits - 2))
+    return reference(probs)
+
+
+def reference(probs: Tensor) -> Tensor:
+    """The term in plain PyTorch.
+
+    The sum over distinct indices is the sum over all of them, less those where at least two coincide:
+    Σ|M_ijk| − 3 Σ|M_iij| + 2 Σ|M_iii|. No mask and no index gathering is needed.
+    """
     samples, bits = probs.shape[-2:]
-    total = _DistinctThirdMoments.apply(standardize(probs))
-    return 6 * total / (samples * bits * (bits - 1) * (bits - 2))
+    standard = standardize(probs)
+    pairs = (standard.unsqueeze(-1) * standard.unsqueeze(-2)).flatten(-2)
+    every = (pairs.mT @ standard).abs().sum((-2, -1))
+    two_equal = (standard.square().mT @ standard).abs().sum((-2, -1))
+    all_equal = standard.pow(3).sum(-2).abs().sum(-1)
+    distinct = every - 3 * two_equal + 2 * all_equal
+    return distinct / (samples * bits * (bits - 1) * (bits - 2))
 
 
-class _DistinctThirdMoments(torch.autograd.Function):
-    """Σ over i < j < k of |Σ_n x_ni x_nj x_nk|, for x (..., N, K)."""
+def _fake(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x.new_empty(len(x)), torch.empty_like(x)
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        gradient = torch.zeros_like(x) if ctx.needs_input_grad[0] else None
-        total = x.new_zeros(x.shape[:-2])
-        for start in range(0, x.shape[-1] - 2, BLOCK):
-            first = x[..., start : start + BLOCK]
-            later = x[..., start + 1 :]
-            size, width = first.shape[-1], later.shape[-1]
-            products = (first.unsqueeze(-1) * later.unsqueeze(-2)).flatten(-2)
-            moments = (products.mT @ later).unflatten(-2, (size, width))
-            moments.diagonal(dim1=-2, dim2=-1).zero_()
-            # The r-th bit of the block is paired with the bits after it: not with the first r of ``later``.
-            for r in range(1, size):
-                moments[..., r, :r, :] = 0
-                moments[..., r, :, :r] = 0
-            total += moments.abs().sum((-3, -2, -1)) / 2
-            if gradient is not None:
-                signs = moments.sign_().transpose(-3, -2).flatten(-2)
-                pull = (later @ signs).unflatten(-1, (size, width))
-                gradient[..., start : start + size] += (later.unsqueeze(-2) * pull).sum(-1) / 2
-                gradient[..., start + 1 :] += (first.unsqueeze(-1) * pull).sum(-2)
-        ctx.save_for_backward(gradient)
-        return total
 
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> Tensor | None:
-        (gradient,) = ctx.saved_tensors
-        return None if gradient is None else gradient * upstream[0][..., None, None]
+def _save_gradient(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(output[1])
+
+
+def _scale_gradient(ctx: Any, upstream: Tensor, _: Tensor) -> Tensor:
+    """The gradient was formed together with the value."""
+    return ctx.saved_tensors[0] * upstream[:, None, None]
+
+
+def _on_gpu(probs: Tensor) -> tuple[Tensor, Tensor]:
+    from dwmr.ops.triton_coskewness import value_and_gradient
+
+    return value_and_gradient(probs)
+
+
+def _on_cpu(standard: Tensor) -> tuple[Tensor, Tensor]:
+    from dwmr.ops.native import distinct_third_moments
+
+    found = [distinct_third_moments(run) for run in standard.contiguous()]
+    return standard.new_tensor([total for total, _ in found]), torch.stack([gradient for _, gradient in found])
+
+
+# Each returns the values (S,) and their gradients (S, N, K).
+_coskewness = define(
+    "coskewness",
+    _on_gpu,
+    _fake,
+    schema="(Tensor probs) -> (Tensor, Tensor)",
+    setup=_save_gradient,
+    backward=_scale_gradient,
+)
+_distinct_third_moments = define(
+    "distinct_third_moments",
+    _on_cpu,
+    _fake,
+    schema="(Tensor standard) -> (Tensor, Tensor)",
+    setup=_save_gradient,
+    backward=_scale_gradient,
+)

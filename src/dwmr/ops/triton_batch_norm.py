@@ -1,8 +1,7 @@
-"""Batch normalisation (+ ReLU) of many runs in four Triton kernels: moments, map, and the same two going back.
+"""Batch normalisation with an optional ReLU of several runs in four Triton kernels: moments, map, and both backwards.
 
-Rows lie with channels last: x (S, M, C), M samples and positions of each of S runs. Plain torch takes some ten passes
-over such a tensor going forward and back; here it is read twice and written once in each direction.
-The plain twin is `plain_batch_norm`.
+Rows lie with channels last: x (S, M, C), M samples and positions of each of S runs. Plain PyTorch takes some ten passes
+over such a tensor forwards and backwards; here it is read twice and written once in each direction.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from dwmr.ops.triton_norm import relu
 
@@ -21,9 +19,48 @@ GROUPS = 64  # programs a run for the sums
 NUMBERS = 4096  # in one step of a program
 
 
-def batch_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """x (S, M, C) normalised by its own moments, with weight and bias (S, C); and the mean and variance (S, C)."""
-    return _BatchNorm.apply(x, weight, bias, eps, relu)
+def forward(x: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """x (S, M, C) normalised by its own moments, and these: mean and variance (S, C)."""
+    x = x.contiguous()
+    rows = x.shape[1]
+    sums = _reduce(_sums, x, x, weight, bias, relu)
+    mean = sums[:, 0] / rows
+    var = (sums[:, 1] / rows - mean.square()).clamp_min(0)
+    scale, shift, _ = _affine_map(mean, var, weight, bias, eps)
+    return affine(x, scale, shift, relu), mean, var
+
+
+def backward(
+    gradient: Tensor, x: Tensor, mean: Tensor, var: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of x, weight and bias."""
+    x, gradient = x.contiguous(), gradient.contiguous()
+    runs, rows, channels = x.shape
+    scale, shift, deviation = _affine_map(mean, var, weight, bias, eps)
+    sums = _reduce(_back_sums, x, gradient, scale, shift, relu)
+    d_bias = sums[:, 0]
+    # Σ g·x̂ from Σ g·x
+    d_weight = (sums[:, 1] - mean * d_bias) * deviation
+    dx = torch.empty_like(x)
+    # dx = scale · (g − (d_bias + x̂ d_weight) / M) = scale·g − slope·x − offset
+    slope = scale * d_weight * deviation / rows
+    offset = scale * d_bias / rows - slope * mean
+    block = _block(channels)
+    _back_map[(runs, triton.cdiv(rows, block))](
+        *(x, gradient, scale, shift, slope, offset, dx, rows),
+        C=channels,
+        CP=triton.next_power_of_2(channels),
+        BLOCK=block,
+        RELU=relu,
+    )
+    return dx, d_weight, d_bias.contiguous()
+
+
+def _affine_map(mean: Tensor, var: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The normalisation as x · scale + shift, and 1 / deviation."""
+    deviation = (var + eps).rsqrt()
+    scale = weight * deviation
+    return scale, bias - mean * scale, deviation
 
 
 def affine(x: Tensor, scale: Tensor, shift: Tensor, relu: bool) -> Tensor:
@@ -35,64 +72,6 @@ def affine(x: Tensor, scale: Tensor, shift: Tensor, relu: bool) -> Tensor:
         x, scale, shift, y, rows, C=channels, CP=triton.next_power_of_2(channels), BLOCK=block, RELU=relu
     )
     return y
-
-
-def plain_batch_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """`batch_norm` in plain torch."""
-    var, mean = torch.var_mean(x, dim=1, correction=0)
-    y = (x - mean[:, None]) * (var[:, None] + eps).rsqrt() * weight[:, None] + bias[:, None]
-    return (y.relu() if relu else y), mean, var
-
-
-class _BatchNorm(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        x = x.contiguous()
-        rows = x.shape[1]
-        sums = _reduce(_sums, x, x, weight, bias, relu)
-        mean = sums[:, 0] / rows
-        var = (sums[:, 1] / rows - mean.square()).clamp_min(0)
-        deviation = (var + eps).rsqrt()
-        scale = weight * deviation
-        shift = bias - mean * scale
-        y = affine(x, scale, shift, relu)
-        ctx.save_for_backward(x, mean, deviation, scale, shift)
-        ctx.relu = relu
-        ctx.mark_non_differentiable(mean, var)
-        return y, mean, var
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x, mean, deviation, scale, shift = ctx.saved_tensors
-        arrived = gradients[0].contiguous()
-        runs, rows, channels = x.shape
-        sums = _reduce(_back_sums, x, arrived, scale, shift, ctx.relu)
-        d_bias = sums[:, 0]
-        # Σ g·x̂ from Σ g·x
-        d_weight = (sums[:, 1] - mean * d_bias) * deviation
-        dx = torch.empty_like(x)
-        # dx = scale · (g − (d_bias + x̂ d_weight) / M) = scale·g − slope·x − offset
-        slope = scale * d_weight * deviation / rows
-        offset = scale * d_bias / rows - slope * mean
-        block = _block(channels)
-        _back_map[(runs, triton.cdiv(rows, block))](
-            x,
-            arrived,
-            scale,
-            shift,
-            slope,
-            offset,
-            dx,
-            rows,
-            C=channels,
-            CP=triton.next_power_of_2(channels),
-            BLOCK=block,
-            RELU=ctx.relu,
-        )
-        return dx, d_weight, d_bias, None, None
 
 
 def _block(channels: int) -> int:

@@ -16,13 +16,11 @@ run's are multiplied by a power of two on the way (`scaled`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from dwmr.errors import InputError
 from dwmr.ops.triton_norm import storable
@@ -46,27 +44,6 @@ CONVOLVE = Launch(block=128, warps=4, stages=3)
 CONVOLVE_TWO = Launch(block=128, warps=4, stages=1)
 GRADIENT = Launch(block=32, warps=2, stages=3)
 GRADIENT_APART = Launch(block=32, warps=4, stages=3)
-
-
-def conv(x: Tensor, weight: Tensor) -> Tensor:
-    """The convolution alone: x (S·N, H, W, C) with weight (S, O, C, 3, 3) to (S·N, H, W, O)."""
-    return _Convolution.apply(x, weight)
-
-
-class _Convolution(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-        wide = framed(x)
-        ctx.save_for_backward(wide, weight)
-        return convolve(wide, weight)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor]:
-        wide, weight = ctx.saved_tensors
-        back = framed(gradients[0])
-        of_x = convolve(back, weight, transposed=True) if ctx.needs_input_grad[0] else None
-        return of_x, weight_gradient(wide, back, weight.shape)
 
 
 def of_runs(weight: Tensor) -> Tensor:

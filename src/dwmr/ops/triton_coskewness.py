@@ -7,20 +7,17 @@ In the second each program owns some bits j and some bits i, and goes through th
 
 Every unordered triple is met three times, once for each of its bits as j, so no two programs write the same gradient
 but for the split over i, whose parts are summed afterwards. Nothing of size K³ or N·K² is ever in memory.
-The plain twin is `dwmr.training.losses.coskewness`.
+The reference is `dwmr.ops.coskewness.reference`.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from dwmr.training.losses import EPS
+from dwmr.ops.coskewness import EPS
 
 # Products in half precision, which has TF32's digits (standardised bits of N samples are below √N): values to 1e-3; of
 # the gradient, a sum of signs, the few that rounding flips. "tf32x3" is precise.
@@ -31,44 +28,28 @@ PROGRAMS = 528  # enough to fill the largest GPUs a few times over
 WARPS = 8  # with four, the registers do not hold a program's numbers
 
 
-def coskewness(probs: Tensor) -> Tensor:
-    """`dwmr.training.losses.coskewness` over all triplets, for float32 probs (..., N, K) with N ≤ `MAX_SAMPLES`."""
-    return _Coskewness.apply(probs)
-
-
-class _Coskewness(torch.autograd.Function):
-    """The gradient is formed along with the value; going back only scales it."""
-
-    @staticmethod
-    def forward(ctx: Any, probs: Tensor) -> Tensor:
-        *lead, samples, bits = probs.shape
-        flat = probs.detach().reshape(-1, samples, bits).contiguous()
-        runs = len(flat)
-        block_n = max(16, triton.next_power_of_2(samples))
-        block = 32 if block_n <= 256 else 16
-        blocks = triton.cdiv(bits, block)
-        chunks = min(max(1, triton.cdiv(PROGRAMS, runs * blocks)), bits)
-        chunk = triton.cdiv(bits, chunks)
-        chunks = triton.cdiv(bits, chunk)
-        x, std = torch.empty_like(flat), flat.new_empty(runs, bits)
-        columns = (runs, triton.cdiv(bits, COLUMNS))
-        _standardize[columns](flat, x, std, samples, bits, EPS, N=block_n, BLOCK=COLUMNS)
-        loss = flat.new_empty(runs, chunks, blocks)
-        pulls = flat.new_empty(runs, chunks, samples, bits)
-        _third_moments[(runs, blocks, chunks)](
-            x, loss, pulls, samples, bits, chunk, N=block_n, BLOCK=block, PRECISION=PRECISION, num_warps=WARPS
-        )
-        factor = 6 / (samples * bits * (bits - 1) * (bits - 2))
-        gradient = torch.empty_like(flat)
-        _pull_back[columns](x, std, pulls.sum(1), gradient, samples, bits, factor, EPS, N=block_n, BLOCK=COLUMNS)
-        ctx.save_for_backward(gradient.view(probs.shape))
-        return (loss.sum((1, 2)) * (factor / 3)).view(lead)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *upstream: Tensor) -> Tensor:
-        (gradient,) = ctx.saved_tensors
-        return gradient * upstream[0][..., None, None]
+def value_and_gradient(probs: Tensor) -> tuple[Tensor, Tensor]:
+    """The term (S,) over all triplets for float32 probs (S, N, K) with N ≤ `MAX_SAMPLES`, and its gradient."""
+    probs = probs.contiguous()
+    runs, samples, bits = probs.shape
+    block_n = max(16, triton.next_power_of_2(samples))
+    block = 32 if block_n <= 256 else 16
+    blocks = triton.cdiv(bits, block)
+    chunks = min(max(1, triton.cdiv(PROGRAMS, runs * blocks)), bits)
+    chunk = triton.cdiv(bits, chunks)
+    chunks = triton.cdiv(bits, chunk)
+    x, std = torch.empty_like(probs), probs.new_empty(runs, bits)
+    columns = (runs, triton.cdiv(bits, COLUMNS))
+    _standardize[columns](probs, x, std, samples, bits, EPS, N=block_n, BLOCK=COLUMNS)
+    loss = probs.new_empty(runs, chunks, blocks)
+    pulls = probs.new_empty(runs, chunks, samples, bits)
+    _third_moments[(runs, blocks, chunks)](
+        x, loss, pulls, samples, bits, chunk, N=block_n, BLOCK=block, PRECISION=PRECISION, num_warps=WARPS
+    )
+    factor = 6 / (samples * bits * (bits - 1) * (bits - 2))
+    gradient = torch.empty_like(probs)
+    _pull_back[columns](x, std, pulls.sum(1), gradient, samples, bits, factor, EPS, N=block_n, BLOCK=COLUMNS)
+    return loss.sum((1, 2)) * (factor / 3), gradient
 
 
 @triton.jit

@@ -32,15 +32,13 @@ def fits(x: Tensor, weight: Tensor, pool: bool) -> bool:
 
 def first_block(x: Tensor, weight: Tensor, scale: Tensor, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The block's output (S·N, H / 2 + 2, W / 2 + 2, O) with its border, and for the way back the images' sums V and M
-    (S·N, 1 + 16, 16), and mean and inverse deviation of the outputs (2, S·N, O)."""
+    (S·N, 1 + 16, 16), and mean and inverse deviation of the outputs (S·N, 2, O)."""
     images, _, height, width = x.shape
     outputs = weight.shape[1]
     result = x.new_empty(images, height // 2 + 2, width // 2 + 2, outputs, dtype=triton_conv.STORAGE)
     sums = x.new_empty(images, 17, 16)
-    moments = x.new_empty(2, images, outputs)
-    _first[(images,)](
-        x, weight, scale, shift, result, sums, moments, images, **_sizes(x, weight, scale, shift), EPS=EPS
-    )
+    moments = x.new_empty(images, 2, outputs)
+    _first[(images,)](x, weight, scale, shift, result, sums, moments, **_sizes(x, weight, scale, shift), EPS=EPS)
     return result, sums, moments
 
 
@@ -61,11 +59,10 @@ def first_block_back(
         shift,
         partial,
         of_norm,
-        images,
         **_sizes(x, weight, scale, shift),
     )
     d_weight = _of_one_pixel(partial.unflatten(0, (runs, -1)).sum(1))
-    d_scale, d_shift = of_norm.unflatten(1, (runs, -1)).sum(2)
+    d_scale, d_shift = (each.clone() for each in of_norm.unflatten(0, (runs, -1)).sum(1).unbind(1))
     return d_weight, d_scale, d_shift
 
 
@@ -133,7 +130,6 @@ def _first(
     result,
     sums,
     moments,
-    images,
     count,
     run_weight,
     run_scale,
@@ -185,8 +181,8 @@ def _first(
     sums += image * ((1 + SEEN) * SEEN)
     tl.store(sums + k, once)
     tl.store(sums + SEEN + k[:, None] * SEEN + k[None, :], second)
-    tl.store(moments + image * OUT + o, mean, known & (each < OP))
-    tl.store(moments + (images + image) * OUT + o, deviation, known & (each < OP))
+    tl.store(moments + 2 * image * OUT + o, mean, known & (each < OP))
+    tl.store(moments + (2 * image + 1) * OUT + o, deviation, known & (each < OP))
 
 
 @triton.jit
@@ -200,7 +196,6 @@ def _first_back(
     shift,
     partial,
     of_norm,
-    images,
     count,
     run_weight,
     run_scale,
@@ -224,8 +219,8 @@ def _first_back(
     each = tl.arange(0, 4 * OP)
     o = each % OP
     known = o < OUT
-    mean = tl.load(moments + image * OUT + o, known, 0.0)
-    deviation = tl.load(moments + (images + image) * OUT + o, known, 0.0)
+    mean = tl.load(moments + 2 * image * OUT + o, known, 0.0)
+    deviation = tl.load(moments + (2 * image + 1) * OUT + o, known, 0.0)
     a = tl.load(scale + run * run_scale + o, known, 0.0) * deviation
     b = tl.load(shift + run * run_shift + o, known, 0.0) - mean * a
     first = tl.zeros((BLOCK, 4 * OP), tl.float32)
@@ -251,5 +246,5 @@ def _first_back(
     # A pooled pixel gives each of its four a quarter of its gradient.
     target = partial + ((image * 4 + each // OP) * OUT + o)[None, :] * SEEN + k[:, None]
     tl.store(target, back * a[None, :] / 4, known[None, :])
-    tl.store(of_norm + image * OUT + o, of_scale / 4, known & (each < OP))
-    tl.store(of_norm + (images + image) * OUT + o, of_shift / 4, known & (each < OP))
+    tl.store(of_norm + 2 * image * OUT + o, of_scale / 4, known & (each < OP))
+    tl.store(of_norm + (2 * image + 1) * OUT + o, of_shift / 4, known & (each < OP))

@@ -14,18 +14,17 @@ EPS = 1e-5  # torch.nn.GroupNorm's
 
 
 def normalize(y: Tensor, scale: Tensor, shift: Tensor, pool: bool) -> tuple[Tensor, Tensor]:
-    """The block's output (S·N, H' + 2, W' + 2, O) with its border, and mean and inverse deviation (2, S·N, O)."""
+    """The block's output (S·N, H' + 2, W' + 2, O) with its border, and mean and inverse deviation (S·N, 2, O)."""
     images, height, width, outputs = y.shape
     side = 2 if pool else 1
     result = y.new_empty(images, height // side + 2, width // side + 2, outputs)
-    moments = y.new_empty(2, images, outputs, dtype=torch.float32)
+    moments = y.new_empty(images, 2, outputs, dtype=torch.float32)
     _normalize[(images,)](
         y,
         scale,
         shift,
         result,
         moments,
-        images,
         images // len(scale),
         scale.stride(0),
         shift.stride(0),
@@ -83,7 +82,6 @@ def _normalize(
     shift,
     result,
     moments,
-    images,
     count,
     run_scale,
     run_shift,
@@ -129,8 +127,8 @@ def _normalize(
         at = (r + 1) * (out_w + 2) + c + 1
         tl.store(result + at[:, None] * OUT + o[None, :], storable(total / (SIDE * SIDE), result), live)
     clear_border(result, o, out_h, out_w, OUT, BLOCK)
-    tl.store(moments + image * OUT + o, mean, known)
-    tl.store(moments + (images + image) * OUT + o, deviation, known)
+    tl.store(moments + 2 * image * OUT + o, mean, known)
+    tl.store(moments + (2 * image + 1) * OUT + o, deviation, known)
 
 
 def normalize_back(
@@ -158,7 +156,6 @@ def normalize_back(
         shift,
         result,
         of_norm,
-        images,
         images // runs,
         scale.stride(0),
         shift.stride(0),
@@ -171,7 +168,7 @@ def normalize_back(
         BLOCK=_pixels(outputs),
         num_warps=8 if height * width > 512 else 4,
     )
-    d_scale, d_shift = of_norm.unflatten(1, (runs, -1)).sum(2)
+    d_scale, d_shift = (each.clone() for each in of_norm.unflatten(0, (runs, -1)).sum(1).unbind(1))
     return result, d_scale, d_shift
 
 
@@ -184,7 +181,6 @@ def _normalize_back(
     shift,
     result,
     of_norm,
-    images,
     count,
     run_scale,
     run_shift,
@@ -200,8 +196,8 @@ def _normalize_back(
     o = tl.arange(0, OP)
     known = o < OUT
     run = image // count
-    mean = tl.load(moments + image * OUT + o, known, 0.0)[None, :]
-    deviation = tl.load(moments + (images + image) * OUT + o, known, 0.0)[None, :]
+    mean = tl.load(moments + 2 * image * OUT + o, known, 0.0)[None, :]
+    deviation = tl.load(moments + (2 * image + 1) * OUT + o, known, 0.0)[None, :]
     a = tl.load(scale + run * run_scale + o, known, 0.0)[None, :]
     b = tl.load(shift + run * run_shift + o, known, 0.0)[None, :]
     out_h: tl.constexpr = HEIGHT // SIDE
@@ -244,5 +240,5 @@ def _normalize_back(
                 at = at * many + up % COPIES * COPIES + across % COPIES
                 tl.store(result + at[:, None] * OUT + o[None, :], storable(value, result), live)
     clear_border(result, tl.arange(0, many * OP), high, wide, many * OUT, BLOCK // many)
-    tl.store(of_norm + image * OUT + o, of_scale, known)
-    tl.store(of_norm + (images + image) * OUT + o, of_shift, known)
+    tl.store(of_norm + 2 * image * OUT + o, of_scale, known)
+    tl.store(of_norm + (2 * image + 1) * OUT + o, of_shift, known)

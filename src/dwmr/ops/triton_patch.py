@@ -19,7 +19,6 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from dwmr.ops import triton_conv
 from dwmr.ops.triton_conv import check_size, of_runs, padded_size
@@ -39,53 +38,39 @@ def fits(weight: Tensor) -> bool:
     return height == width and _power_of_two(width) and small
 
 
-def patch_conv(x: Tensor, weight: Tensor) -> Tensor:
-    """x (S, N, C, H, W), sides divisible by k, with weight (S, O, C, k, k) to (S, N, O, H / k, W / k), its memory with
-    channels last."""
-    return _PatchConv.apply(x, weight)
+def conv_forward(x: Tensor, weight: Tensor) -> Tensor:
+    """x (S, N, C, H, W), sides divisible by k, with weight (S, O, C, k, k) to (S, N, H / k, W / k, O)."""
+    x, weight = _in_order(x), of_runs(weight)
+    return _as_image(_gather(x, weight), x, weight)
 
 
-def patch_transpose(x: Tensor, weight: Tensor) -> Tensor:
+def conv_backward(gradient: Tensor, x: Tensor, weight: Tensor, into_x: bool) -> list[Tensor]:
+    """The gradients of the weight and, if asked for, of x, from that of the outputs (S, N, H / k, W / k, O)."""
+    x, weight, arrived = _in_order(x), of_runs(weight), gradient.flatten(1, 3).contiguous()
+    of_weight = _outer(x, arrived, weight)
+    return [of_weight, _scatter(arrived, weight, torch.empty_like(x))] if into_x else [of_weight]
+
+
+def transpose_forward(x: Tensor, weight: Tensor) -> Tensor:
     """x (S, N, D, H, W) with weight (S, D, C, k, k) to (S, N, C, k · H, k · W), many channels last in memory."""
-    return _PatchTranspose.apply(x, weight)
+    weight, rows = of_runs(weight), _as_rows(x)
+    return _scatter(rows, weight, transposed_image(x, weight))
 
 
-class _PatchConv(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-        x, weight = _in_order(x), of_runs(weight)
-        ctx.save_for_backward(x, weight)
-        return _as_image(_gather(x, weight), x, weight)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor]:
-        x, weight = ctx.saved_tensors
-        arrived = _as_rows(gradients[0])
-        d_x = _scatter(arrived, weight, torch.empty_like(x)) if ctx.needs_input_grad[0] else None
-        return d_x, _outer(x, arrived, weight)
+def transposed_image(x: Tensor, weight: Tensor) -> Tensor:
+    """An empty image for `transpose_forward`."""
+    runs, count, _, height, width = x.shape
+    channels, side = weight.shape[2:4]
+    if channels >= 16 and _power_of_two(channels):
+        return x.new_empty(runs, count, side * height, side * width, channels).permute(0, 1, 4, 2, 3)
+    return x.new_empty(runs, count, channels, side * height, side * width)
 
 
-class _PatchTranspose(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-        weight, rows = of_runs(weight), _as_rows(x)
-        runs, count, _, height, width = x.shape
-        channels, side = weight.shape[2:4]
-        ctx.save_for_backward(rows, weight)
-        if channels >= 16 and _power_of_two(channels):
-            image = x.new_empty(runs, count, side * height, side * width, channels).permute(0, 1, 4, 2, 3)
-        else:
-            image = x.new_empty(runs, count, channels, side * height, side * width)
-        return _scatter(rows, weight, image)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor]:
-        rows, weight = ctx.saved_tensors
-        gradient = _in_order(gradients[0])
-        d_x = _as_image(_gather(gradient, weight), gradient, weight) if ctx.needs_input_grad[0] else None
-        return d_x, _outer(gradient, rows, weight)
+def transpose_backward(gradient: Tensor, x: Tensor, weight: Tensor) -> list[Tensor]:
+    """The gradients of x and weight."""
+    weight, rows, gradient = of_runs(weight), _as_rows(x), _in_order(gradient)
+    of_x = _as_image(_gather(gradient, weight), gradient, weight).permute(0, 1, 4, 2, 3)
+    return [of_x, _outer(gradient, rows, weight)]
 
 
 def _power_of_two(number: int) -> bool:
@@ -104,10 +89,10 @@ def _as_rows(x: Tensor) -> Tensor:
 
 
 def _as_image(rows: Tensor, image: Tensor, weight: Tensor) -> Tensor:
-    """The way back of `_as_rows`, for the patches of an image."""
+    """Rows (S, N · R · Q, O) of an image's patches as (S, N, R, Q, O)."""
     _, count, _, height, width = image.shape
     side = weight.shape[-1]
-    return rows.unflatten(1, (count, height // side, width // side)).permute(0, 1, 4, 2, 3)
+    return rows.unflatten(1, (count, height // side, width // side))
 
 
 def _gather(x: Tensor, weight: Tensor) -> Tensor:

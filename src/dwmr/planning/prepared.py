@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from dwmr.data.transitions import Splits
 from dwmr.errors import InputError
 from dwmr.files import atomic_write_bytes
-from dwmr.models.checkpoint import checkpoint_digest
+from dwmr.models.run_folder import checkpoint_digest
 from dwmr.models.world_model import WorldModel
 from dwmr.planning.agent import Agent, prepare_agent
 from dwmr.planning.applicability import Applicability, likelihood_network

@@ -12,7 +12,7 @@ from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError
 from dwmr.evaluation.codes import to_numpy
 from dwmr.evaluation.evaluate import Evaluation
-from dwmr.models.checkpoint import RunInfo
+from dwmr.models.run_folder import RunInfo
 from dwmr.models.world_model import WorldModel
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from dwmr.data.transitions import Transitions
 from dwmr.evaluation.evaluate import Evaluation
 from dwmr.files import HTML_MARK, atomic_write_text
-from dwmr.models.checkpoint import RunInfo
+from dwmr.models.run_folder import RunInfo
 from dwmr.models.world_model import WorldModel
 from dwmr.report import sections
 from dwmr.report.examples import transitions
@@ -36,7 +36,7 @@ def write_report(
     """Write a page with a run's scores, training curves, bits, single transitions, roll-outs and configuration.
 
     Args:
-        metrics: one record per epoch, see `dwmr.training.run_folder.read_metrics`
+        metrics: one record per epoch, see `dwmr.models.run_folder.read_metrics`
         evaluation: `evaluate_many` of ``model`` on ``test``
         certificate: `dwmr.certify` of the model, if the page is to show it
         title: by default the preset's name

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dwmr.evaluation.metrics import SCORE_TITLES
-from dwmr.models.checkpoint import RunInfo
+from dwmr.models.run_folder import RunInfo
 from dwmr.report import figures
 from dwmr.report.markup import Markup, Section, element, figure, number, table
 from dwmr.report.material import Material

@@ -1,11 +1,10 @@
-"""Filter, prune, distil: a trained model learns from what its own two looks at a state say together.
+"""Self-distillation: retrain on the consensus of encoder and predictor.
 
-The encoding of a next image and the prediction from the image before are two looks at one state, and given the state
-what is wrong with one is independent of what is wrong with the other. So their logits add up (*filter*) to better bits
-than either has. Bits in which the looks differ too often can be given up (*prune*): they are taught to be 0; where
-cells share an encoder, a bit is given up in all of them. Encoder and predictor are then trained to read from one look
-alone what both said together (*distil*), by cross-entropy and nothing else; and the better model teaches the next
-round. Only transitions are used.
+The encoding of a next image (encoder view) and the prediction from the image before (predictor view) are two estimates
+of one state's code with independent errors, so their logits add up (*filter*) to better bits than either has. Bits on
+which the views differ too often can be given up (*prune*): the target is then 0, in all cells that share an encoder.
+Encoder and predictor are trained to reproduce the consensus from one view alone (*distil*), by cross-entropy alone;
+the better model teaches the next round. Only transitions are used.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from dwmr import ops
 from dwmr import progress as progress_bars
 from dwmr.config import Hyper
 from dwmr.data.batches import EpochPlan, Loader, plan_epoch
@@ -27,22 +27,22 @@ from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.models.bits import threshold
 from dwmr.models.world_model import WorldModel
-from dwmr.ops.cpu import quicken
 from dwmr.training import losses
+from dwmr.training.learner import Learner, RunState
 from dwmr.training.objectives import OBJECTIVES
 from dwmr.training.schedules import half_cosine
-from dwmr.training.schemes import Learner
+from dwmr.training.trainer import MIN_UPDATES_FOR_KERNELS
 
-UNUSED = OBJECTIVES["dwmr"]  # a learner has an objective; what is learned here is no term of it
+UNUSED = OBJECTIVES["dwmr"]  # a learner has an objective; the loss here is not one of its terms
 SCALES = tuple(float(scale) for scale in np.geomspace(0.02, 2, 41))
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """What a teacher says of the next states of N transitions.
+    """The targets that a teacher gives for the next states of N transitions.
 
-    bits       bool (N, K) what both looks say together
-    agreement  float (K,) how often the looks agree in a bit
+    bits       bool (N, K) the consensus of both views
+    agreement  float (K,) how often the views agree on a bit
     """
 
     bits: Tensor
@@ -51,7 +51,7 @@ class Lesson:
 
 @dataclass(frozen=True)
 class Distilled:
-    """A model, and for each round what the teacher's looks had in common and how the losses fell."""
+    """A model, and for each round how far the teacher's views agreed and how the losses fell."""
 
     model: WorldModel
     rounds: list[dict[str, Any]]
@@ -69,11 +69,11 @@ def distil(
     seed: int = 0,
     progress: bool | None = None,
 ) -> Distilled:
-    """A model taught by this one, on its device; the one given stays as it is.
+    """A model trained on this one's consensus, on its device; the one given stays as it is.
 
     Each of ``rounds`` has its own teacher and ``epochs`` over the transitions, in which the learning rate falls from
-    ``lr`` along half a cosine. Bits whose looks agree in less than ``keep`` of the transitions are given up. A decoder
-    is not taught.
+    ``lr`` along half a cosine. Bits on which the views agree in less than ``keep`` of the transitions are given up. A
+    decoder is not trained.
 
     Raises:
         InputError: a number is out of range, the transitions do not fit the model, or no bit would be left; nothing
@@ -91,38 +91,39 @@ def distil(
             kept &= _over_cells(taught.agreement, model) >= keep
             if not kept.any():
                 raise InputError(
-                    f"in no bit do the looks agree in {100 * keep:g}% of the transitions (in the best "
-                    f"{100 * float(taught.agreement.max()):.2f}%); a smaller keep leaves something"
+                    f"the views agree on no bit in {100 * keep:g}% of the transitions (best: "
+                    f"{100 * float(taught.agreement.max()):.2f}%); choose a smaller keep"
                 )
             rate = torch.tensor(lr, device=model.device)
-            learner = Learner(copy.deepcopy(model).train(), UNUSED, rate, noisy_predictor=False)
-            if model.device.type == "cpu":
-                quicken(learner, UNUSED, rounds * epochs * updates)
-            loader, fallen = Loader(train, model.device), []
+            student = copy.deepcopy(model).train()
+            learner = Learner([RunState(student, rate)], UNUSED, rate)
+            loader, history = Loader(train, model.device, student.normalize, dtype=student.mean.dtype), []
+            fast = model.device.type == "cuda" or rounds * epochs * updates >= MIN_UPDATES_FOR_KERNELS
             for epoch in range(epochs):
                 rate.fill_(lr * half_cosine(epoch, epochs))
                 plan = plan_epoch(seed, number * epochs + epoch, len(train), batch_size, model.bits)
-                fallen.append(_epoch(learner, loader, plan, taught.bits & kept, bar))
-                if not all(map(math.isfinite, fallen[-1])):
+                with ops.accelerated(fast):
+                    history.append(_epoch(learner, loader, plan, taught.bits & kept, bar))
+                if not all(map(math.isfinite, history[-1])):
                     raise TrainingDiverged(f"a loss was not finite in epoch {epoch + 1} of round {number + 1}")
-                bar.describe(f"round {number + 1}, encoding {fallen[-1][0]:.4f}, prediction {fallen[-1][1]:.4f}")
+                bar.describe(f"round {number + 1}, encoding {history[-1][0]:.4f}, prediction {history[-1][1]:.4f}")
             records.append(
                 {
                     "agreement": float(taught.agreement.mean()),
                     "least_agreement": float(taught.agreement.min()),
                     "kept": int(kept.sum()),
-                    "encoding_loss": [encoding for encoding, _ in fallen],
-                    "prediction_loss": [prediction for _, prediction in fallen],
+                    "encoding_loss": [encoding for encoding, _ in history],
+                    "prediction_loss": [prediction for _, prediction in history],
                 }
             )
-            model = learner.model.eval()
+            model = student.eval()
     return Distilled(model, records)
 
 
 @torch.no_grad()
 def lesson(model: WorldModel, transitions: Transitions) -> Lesson:
-    """The bits of the next states, from both looks. Before they are added, each look's logits are scaled so that they
-    foretell the other's bits best: a look that is sure of itself and wrong counts for less."""
+    """The consensus on the next states. Before they are added, each view's logits are scaled so that they predict the
+    other's bits best: a view that is confident and wrong counts for less."""
     encoded = model.encode_logits(transitions.next_obs)
     predicted = model.predict_logits(model.encode(transitions.obs), np.asarray(transitions.actions))
     together = best_scale(encoded, predicted >= 0) * encoded + best_scale(predicted, encoded >= 0) * predicted
@@ -130,14 +131,14 @@ def lesson(model: WorldModel, transitions: Transitions) -> Lesson:
 
 
 def best_scale(logits: Tensor, bits: Tensor) -> float:
-    """By what logits are to be multiplied to be good odds of these bits: the factor of least cross-entropy."""
+    """The factor on the logits with the least cross-entropy to these bits."""
     wanted = bits.to(logits.dtype)
     costs = [float(F.binary_cross_entropy_with_logits(logits * scale, wanted)) for scale in SCALES]
     return SCALES[int(np.argmin(costs))]
 
 
 def _over_cells(agreement: Tensor, model: WorldModel) -> Tensor:
-    """How often the looks agree in a bit; where cells share an encoder, in that bit of any cell."""
+    """How often the views agree on a bit; where cells share an encoder, on that bit of any cell."""
     grid = getattr(model.encoder, "grid", 1)
     return agreement.view(-1, grid).mean(1, keepdim=True).expand(-1, grid).flatten()
 
@@ -145,14 +146,16 @@ def _over_cells(agreement: Tensor, model: WorldModel) -> Tensor:
 def _epoch(
     learner: Learner, loader: Loader, plan: EpochPlan, bits: Tensor, bar: progress_bars.Bar
 ) -> tuple[float, float]:
-    """One pass over the transitions; the mean losses of encoder and predictor."""
+    """One epoch; the mean losses of encoder and predictor."""
     sums = torch.zeros(2, device=loader.device)
-    for index, (images, actions, next_images, *_) in zip(plan.order, loader.raw_batches(plan)):
+    loader.lay_out([plan])
+    for update, index in enumerate(plan.order):
+        batch = loader.batch(torch.tensor([update], device=loader.device))
         wanted = bits[torch.from_numpy(index).to(bits.device)]
         with torch.no_grad():
-            logits, _ = learner.probabilities(learner.normalize(images), Hyper())
-        encoded, _ = learner.probabilities(learner.normalize(next_images), Hyper())
-        predicted = learner.predict(threshold(torch.sigmoid(logits)), learner.model.one_hot(actions))
+            logits, _ = learner.probabilities(batch.images, Hyper())
+        encoded, _ = learner.probabilities(batch.next_images, Hyper())
+        predicted = learner.predict(threshold(torch.sigmoid(logits)), batch.actions)
         parts = torch.stack([losses.prediction(encoded, wanted), losses.prediction(predicted, wanted)])
         learner.descend(parts.sum(), learner.codes_optimizer, learner.predictor_optimizer)
         sums += parts.detach()
@@ -175,7 +178,7 @@ def check_numbers(rounds: int, epochs: int, lr: float, batch_size: int, keep: fl
 def _check_data(model: WorldModel, train: Transitions, batch_size: int) -> None:
     if (tuple(train.image_shape), train.n_actions) != (tuple(model.image_shape), model.n_actions):
         raise InputError(
-            f"the model knows images {tuple(model.image_shape)} and {model.n_actions} actions, "
+            f"the model was made for images {tuple(model.image_shape)} and {model.n_actions} actions, "
             f"the transitions have {tuple(train.image_shape)} and {train.n_actions}"
         )
     if len(train) < batch_size:

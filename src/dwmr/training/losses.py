@@ -1,8 +1,7 @@
-"""The loss terms of the paper, each a pure function from tensors to a scalar.
+"""The loss terms, each a pure function from tensors to a scalar, with the paper's equation numbers.
 
-Codes have the shape (..., N, K): N samples of K bits. The last two axes are reduced; leading axes are
-independent runs, and every hyperparameter may be a number or a tensor of their shape.
-Variances and standard deviations divide by N − 1.
+Codes have the shape (N, K): N samples of K bits. Hyperparameters are numbers or scalar tensors. Variances and standard
+deviations divide by N − 1. Several runs at once go through `torch.vmap`; nothing here knows of it.
 """
 
 from __future__ import annotations
@@ -12,22 +11,24 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dwmr.errors import InputError
+from dwmr.ops import coskewness as third_moments
+from dwmr.ops.coskewness import standardize
 
 EPS = 1e-6
-LEAST_SHARED = 0.01  # a bit whose looks share less covariance is treated as if they shared this much
-RARE = 1e-4  # added to variances that a correlation is divided by: those of the rarest bits worth having
-STRAIGHT_BELOW = 0.001  # where the root of a shared covariance goes on as a straight line
+MIN_SHARED_COVARIANCE = 0.01  # bits that the views share less of are correlated as if they shared this much
+MIN_VARIANCE = 1e-4  # added to variances before dividing by them: that of the rarest bits worth having
+LINEAR_BELOW = 0.001  # covariance below which its square root is continued as a straight line
 
 Number = float | Tensor
 
 
 def prediction(logits: Tensor, bits: Tensor) -> Tensor:
-    """L_pred, eq. 3: binary cross-entropy of predicted logits (..., N, K) to target bits (..., N, K)."""
+    """L_pred, eq. 3: binary cross-entropy of predicted logits (N, K) against target bits (N, K)."""
     return F.binary_cross_entropy_with_logits(logits, bits.to(logits.dtype), reduction="none").mean((-2, -1))
 
 
 def later_prediction(logits: Tensor, bits: Tensor, seen: Tensor) -> Tensor:
-    """`prediction` over the samples that are ``seen``, 0 or 1 (..., N): an episode may end before."""
+    """`prediction` over the samples marked in ``seen``, 0 or 1 (N,), because an episode may have ended."""
     errors = F.binary_cross_entropy_with_logits(logits, bits.to(logits.dtype), reduction="none").mean(-1)
     return (errors * seen).sum(-1) / seen.sum(-1).clamp_min(1)
 
@@ -35,7 +36,7 @@ def later_prediction(logits: Tensor, bits: Tensor, seen: Tensor) -> Tensor:
 def variance(probs: Tensor, gamma: Number) -> Tensor:
     """L_var, eq. 4: how far each bit's standard deviation over the batch falls short of gamma."""
     deviation = (probs.var(-2, correction=1) + EPS).sqrt()
-    return F.relu(_over_bits(gamma) - deviation).mean(-1)
+    return F.relu(gamma - deviation).mean(-1)
 
 
 def correlation(probs: Tensor) -> Tensor:
@@ -50,23 +51,15 @@ def correlation(probs: Tensor) -> Tensor:
 def coskewness(probs: Tensor, triplets: Tensor | None = None) -> Tensor:
     """L_cos, eq. 6: mean absolute third cross-moment of three distinct bits.
 
-    ``triplets`` (..., T, 3), each of three distinct bits, restricts the mean to a sample of them.
-
-    With all triplets, the sum over distinct indices is the sum over all of them, less those where at least two
-    coincide: Σ|M_ijk| − 3 Σ|M_iij| + 2 Σ|M_iii|. No mask and no index gathering is needed.
+    Args:
+        probs: bit probabilities (N, K).
+        triplets: indices (T, 3) of three distinct bits each; the mean is over these. None: over all triplets.
     """
-    samples, bits = probs.shape[-2:]
+    if triplets is None:
+        return third_moments.coskewness(probs)
     standard = standardize(probs)
-    if triplets is not None:
-        columns = triplets.mT.flatten(-2).unsqueeze(-2).expand(*standard.shape[:-1], -1)
-        first, second, third = standard.gather(-1, columns).unflatten(-1, (3, -1)).unbind(-2)
-        return (first * second * third).mean(-2).abs().mean(-1)
-    pairs = (standard.unsqueeze(-1) * standard.unsqueeze(-2)).flatten(-2)
-    every = (pairs.mT @ standard).abs().sum((-2, -1))
-    two_equal = (standard.square().mT @ standard).abs().sum((-2, -1))
-    all_equal = standard.pow(3).sum(-2).abs().sum(-1)
-    distinct = every - 3 * two_equal + 2 * all_equal
-    return distinct / (samples * bits * (bits - 1) * (bits - 2))
+    first, second, third = (standard.index_select(-1, triplets[..., k]) for k in range(3))
+    return (first * second * third).mean(-2).abs().mean(-1)
 
 
 def locality(probs: Tensor, next_bits: Tensor, low: Number, high: Number) -> Tensor:
@@ -74,86 +67,71 @@ def locality(probs: Tensor, next_bits: Tensor, low: Number, high: Number) -> Ten
     bits = probs.shape[-1]
     change = (probs - next_bits.to(probs.dtype)).abs()
     flipped = (change * (change > 0.5)).sum(-1) / (0.75 * bits)
-    middle = _over_bits((low + high) / (2 * bits))
-    half_width = _over_bits((high - low) / (2 * bits))
+    middle = (low + high) / (2 * bits)
+    half_width = (high - low) / (2 * bits)
     return F.relu((flipped - middle).abs() - half_width).square().mean(-1)
 
 
 def reconstruction(decoded: Tensor, images: Tensor) -> Tensor:
-    """L_rec: mean squared error of decoded to given images (..., N, C, H, W), or to vectors (N, D)."""
+    """L_rec: mean squared error of decoded against given images (N, C, H, W), or vectors (N, D)."""
     if decoded.shape != images.shape:
         raise InputError(f"decoded images have shape {tuple(decoded.shape)}, expected {tuple(images.shape)}")
-    reduced = (-4, -3, -2, -1) if decoded.ndim >= 4 else (-2, -1)
-    return F.mse_loss(decoded, images, reduction="none").mean(reduced)
+    return F.mse_loss(decoded, images, reduction="none").mean(tuple(range(-images.ndim, 0)))
 
 
 def kl(probs: Tensor) -> Tensor:
-    """L_KL: mean divergence of the bits' Bernoulli distributions from Bernoulli(0.5)."""
+    """L_KL: mean KL divergence of the bits' Bernoulli distributions from Bernoulli(0.5)."""
     tiny = torch.finfo(probs.dtype).eps
     p = probs.clamp(tiny, 1 - tiny)
     return (p * (2 * p).log() + (1 - p) * (2 * (1 - p)).log()).mean((-2, -1))
 
 
 def bit_error(values: Tensor, bits: Tensor) -> Tensor:
-    """Mean squared error of two codes (..., N, K): DeepCubeAI's prediction terms."""
+    """Mean squared error of two codes (N, K): DeepCubeAI's prediction terms."""
     return (values - bits).square().mean((-2, -1))
 
 
 def cross_covariance(first: Tensor, second: Tensor) -> Tensor:
-    """Σ (..., K, K): covariance over the batch of each bit of one look with each bit of the other."""
+    """Covariance (K, K) over the batch of each bit of one view (N, K) with each bit of the other."""
     samples = first.shape[-2]
     centred = first - first.mean(-2, keepdim=True)
     return centred.mT @ (second - second.mean(-2, keepdim=True)) / (samples - 1)
 
 
 def cross_variance(covariance: Tensor, gamma: Number) -> Tensor:
-    """How far the root of each bit's covariance with itself in the other look falls short of gamma: `variance`, of
-    what both looks show. What only one of them shows, such as a handwriting, adds nothing.
+    """How far the root of each bit's covariance between the views falls short of gamma.
 
-    Below `STRAIGHT_BELOW` the root goes on as a straight line, so that it has a slope where nothing is shared yet.
+    This is `variance` of what both views show. What only one view shows, such as a handwriting, earns nothing. Below
+    `LINEAR_BELOW` the root is continued as a straight line, so that it has a finite slope at 0 and below.
     """
     shared = covariance.diagonal(dim1=-2, dim2=-1)
-    least = STRAIGHT_BELOW**0.5
-    bent = shared.clamp_min(STRAIGHT_BELOW).sqrt()
-    deviation = torch.where(shared > STRAIGHT_BELOW, bent, least + (shared - STRAIGHT_BELOW) / (2 * least))
-    return F.relu(_over_bits(gamma) - deviation).mean(-1)
+    least = LINEAR_BELOW**0.5
+    root = shared.clamp_min(LINEAR_BELOW).sqrt()
+    deviation = torch.where(shared > LINEAR_BELOW, root, least + (shared - LINEAR_BELOW) / (2 * least))
+    return F.relu(gamma - deviation).mean(-1)
 
 
 def cross_correlation(covariance: Tensor, margin: Number) -> Tensor:
-    """Mean excess over a margin of the absolute correlation of two distinct bits across the looks."""
+    """Mean amount by which the absolute correlation of two distinct bits across the views exceeds a margin."""
     bits = covariance.shape[-1]
-    shared = covariance.diagonal(dim1=-2, dim2=-1).detach().clamp_min(LEAST_SHARED).sqrt()
+    shared = covariance.diagonal(dim1=-2, dim2=-1).detach().clamp_min(MIN_SHARED_COVARIANCE).sqrt()
     matrix = (covariance + covariance.mT) / (2 * shared.unsqueeze(-1) * shared.unsqueeze(-2))
-    excess = F.relu(matrix.abs() - _over_bits(_over_bits(margin)))
+    excess = F.relu(matrix.abs() - margin)
     distinct = excess.sum((-2, -1)) - excess.diagonal(dim1=-2, dim2=-1).sum(-1)
     return distinct / (bits * (bits - 1))
 
 
 def agreement(first: Tensor, second: Tensor) -> Tensor:
-    """Mean of 1 − ρ over the bits, ρ the correlation of a bit with itself in the other look. However rare a bit is,
-    it counts as much as any other; a constant one agrees in nothing."""
+    """Mean of 1 − ρ over the bits, ρ the correlation of a bit with itself in the other view.
+
+    A rare bit counts as much as any other; a constant bit agrees in nothing.
+    """
     samples = first.shape[-2]
-    one, other = (look - look.mean(-2, keepdim=True) for look in (first, second))
-    spread = ((one.square().sum(-2) / (samples - 1) + RARE) * (other.square().sum(-2) / (samples - 1) + RARE)).sqrt()
-    return (1 - (one * other).sum(-2) / (samples - 1) / spread).mean(-1)
+    one, other = (view - view.mean(-2, keepdim=True) for view in (first, second))
+    one_variance, other_variance = (view.square().sum(-2) / (samples - 1) + MIN_VARIANCE for view in (one, other))
+    return (1 - (one * other).sum(-2) / (samples - 1) / (one_variance * other_variance).sqrt()).mean(-1)
 
 
 def by_cell(codes: Tensor, cells: int) -> Tensor:
-    """Codes (..., N, K) laid out as (channels, cells), as codes of single cells (..., N · cells, channels)."""
+    """Codes (N, K) laid out as (channels, cells) as codes of single cells (N · cells, channels)."""
     return codes if cells == 1 else codes.unflatten(-1, (-1, cells)).transpose(-2, -1).flatten(-3, -2)
-
-
-def standardize(probs: Tensor) -> Tensor:
-    """Eq. 2: each bit less its batch mean, over its standard deviation + ε; a constant bit becomes 0."""
-    centred = probs - probs.mean(-2, keepdim=True)
-    spread = probs.var(-2, correction=1, keepdim=True)
-    # The mean of equal numbers need not be that number, and the root's slope at 0 is infinite: constant bits are kept
-    # out of both, so that they and their gradients are 0, not noise over ε, and not NaN.
-    varies = (probs != probs[..., :1, :]).any(-2, keepdim=True) & ~(spread <= 0)  # NaN stays NaN
-    deviation = torch.where(varies, torch.where(varies, spread, 1.0).sqrt(), 0.0)
-    return torch.where(varies, centred, 0.0) / (deviation + EPS)
-
-
-def _over_bits(value: Number) -> Number:
-    """A hyperparameter with the runs' shape, made to broadcast against (..., K) or (..., N)."""
-    return value.unsqueeze(-1) if isinstance(value, Tensor) and value.ndim else value

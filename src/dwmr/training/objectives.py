@@ -1,9 +1,9 @@
 """The model families: which loss terms they sum, on which codes.
 
 A term is a function of the codes of one minibatch and the current hyperparameters. Its weight is the hyperparameter
-of the same name, or, for a term of one's own, a number in ``weights``:
+of the same name or, for a term of your own, a number in ``weights``:
 
-    mine = OBJECTIVES["dwmr"].adding("few_ones", lambda codes, hyper: codes.probs.mean((-2, -1)), weight=0.1)
+    mine = OBJECTIVES["dwmr"].adding("few_ones", lambda codes, hyper: codes.probs.mean(), weight=0.1)
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from dwmr.errors import InputError
 from dwmr.models.bits import straight_through, threshold
 from dwmr.training import losses
 
-# For each action after the next image: predicted logits, target bits, and which of them were seen.
+# For each action after the next image: predicted logits, target bits, and which samples go on that far.
 LaterCodes = tuple[tuple[Tensor, Tensor, Tensor], ...]
 
 
 @dataclass(frozen=True)
 class Codes:
-    """What the networks made of one minibatch.
+    """What the networks computed from one minibatch of one run.
 
     probs      (N, K) bit probabilities of the current images
     next_bits  (N, K) target bits of the next images, without gradient
@@ -35,8 +35,8 @@ class Codes:
     decoded    images decoded from (noised) probs, if there is a decoder
     triplets   (T, 3) sample for the coskewness, or None for all
     next_probs, next_decoded  the same for the next images, where a scheme encodes them with gradient
-    actions    (N, A) what was done, one-hot
-    later      the same further on, each step from the bits that the one before predicted
+    actions    (N, A) one-hot
+    later      predictions further ahead, each from the bits that the step before predicted
     """
 
     images: Tensor
@@ -64,7 +64,7 @@ class Objective:
     decoder: bool = False
     noise: bool = False  # the decoder sees Binary Concrete samples instead of probabilities
     scheme: str | None = None  # the only scheme this family can be trained with
-    looks: bool = False  # the next images are encoded with gradient too
+    next_probs: bool = False  # the next images are encoded with gradient too
 
     def __post_init__(self) -> None:
         unweighted = set(self.terms) - set(self.weights) - set(HYPER_NAMES)
@@ -137,22 +137,22 @@ def _correlation(codes: Codes, hyper: Hyper, cells: int = 1) -> Tensor:
     return losses.correlation(losses.by_cell(codes.probs, cells))
 
 
-def _looks(codes: Codes, cells: int) -> tuple[Tensor, Tensor]:
-    """Two looks at the next state: its encoding, and the prediction from the image before."""
+def _views(codes: Codes, cells: int) -> tuple[Tensor, Tensor]:
+    """The encoder view and the predictor view of the next state."""
     encoded, predicted = _present(codes.next_probs), torch.sigmoid(codes.predicted)
     return losses.by_cell(encoded, cells), losses.by_cell(predicted, cells)
 
 
 def _cross_variance(codes: Codes, hyper: Hyper, cells: int = 1) -> Tensor:
-    return losses.cross_variance(losses.cross_covariance(*_looks(codes, cells)), hyper.cross_gamma)
+    return losses.cross_variance(losses.cross_covariance(*_views(codes, cells)), hyper.cross_gamma)
 
 
 def _cross_correlation(codes: Codes, hyper: Hyper, cells: int = 1) -> Tensor:
-    return losses.cross_correlation(losses.cross_covariance(*_looks(codes, cells)), hyper.margin)
+    return losses.cross_correlation(losses.cross_covariance(*_views(codes, cells)), hyper.margin)
 
 
 def _agreement(codes: Codes, hyper: Hyper, cells: int = 1) -> Tensor:
-    return losses.agreement(*_looks(codes, cells))
+    return losses.agreement(*_views(codes, cells))
 
 
 def _present(tensor: Tensor | None) -> Tensor:
@@ -193,7 +193,7 @@ def objective_of(config: Config, cells: int = 1) -> Objective:
     terms = dict(family.terms)
     if config.cross:
         terms |= _ACROSS
-        family = dataclasses.replace(family, terms=terms, looks=True)
+        family = dataclasses.replace(family, terms=terms, next_probs=True)
     if config.steps > 1:
         terms |= {"later": lambda codes, hyper: later_prediction(codes.later)}
         family = dataclasses.replace(family, terms=terms)
@@ -204,7 +204,7 @@ def objective_of(config: Config, cells: int = 1) -> Objective:
 
 
 def shared_objective(configs: Sequence[Config], cells: int = 1) -> Objective:
-    """The terms of runs that are trained together, which differ in weights alone. A coskewness that weighs nothing in
-    any of them is left out: it is a fifth of an update of 192 bits."""
+    """The terms of runs that are trained together and differ in weights alone. A coskewness of weight 0 in all of them
+    is left out: it is a fifth of an update of 192 bits."""
     family = objective_of(configs[0], cells)
     return family.without("cos") if all(config.hyper.cos == 0 for config in configs) else family

@@ -30,11 +30,11 @@ THRESHOLDS = torch.linspace(-5, 5, 101, dtype=torch.float64)  # in standard devi
 
 
 @torch.no_grad()
-def start_slowly(model: WorldModel, train: Transitions) -> None:
+def init_from_slow_features(model: WorldModel, train: Transitions) -> None:
     """Set the weights of the encoder's last layer, which is linear, or a convolution over disjoint patches."""
     last = _last_layer(model.encoder)
     chosen = np.linspace(0, len(train) - 1, min(TRANSITIONS, len(train))).astype(int)
-    settle(model, train.obs[chosen])
+    set_running_statistics(model, train.obs[chosen])
     now, then = (_inputs(model, last, frames[chosen]) for frames in (train.obs, train.next_obs))
     mean = (now.mean(0) + then.mean(0)) / 2
     directions = _slowest(now - mean, then - mean, last.weight.shape[0])
@@ -54,7 +54,7 @@ def _last_layer(encoder: nn.Module) -> nn.Linear | nn.Conv2d:
     return last
 
 
-def settle(model: WorldModel, frames: np.ndarray) -> None:
+def set_running_statistics(model: WorldModel, frames: np.ndarray) -> None:
     """Give batch normalisations the running statistics of these frames: single batches differ, and what two successive
     frames owe to the batch they are in would look slow."""
     norms = [layer for layer in model.encoder.modules() if isinstance(layer, nn.BatchNorm2d)]

@@ -1,11 +1,11 @@
-"""Training: owns the epochs, the schedules, the metrics; knows no loss and no algorithm."""
+"""Training: owns the epochs, the schedules and the run folders; knows no loss and no algorithm."""
 
 from __future__ import annotations
 
 import logging
 import operator
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -13,25 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dwmr import progress as progress_bars
 from dwmr.config import Config, Hyper
-from dwmr.data.batches import EpochPlan, Loader, plan_epoch, second_looks
+from dwmr.data.batches import EpochPlan, Loader, continuations, plan_epoch
 from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError, TrainingDiverged, unknown
-from dwmr.models.checkpoint import info_of
 from dwmr.models.decoders import DECODERS
 from dwmr.models.encoders import CELLS, ENCODERS
 from dwmr.models.predictors import PREDICTORS
+from dwmr.models.run_folder import create_run, info_of, reopen_run, save_epoch
 from dwmr.models.world_model import WorldModel, build_model, image_statistics, resolve_device
-from dwmr.ops.cpu import quicken
-from dwmr.ops.stacked import can_stack
-from dwmr.ops.stacked_engine import StackedEngine
-from dwmr.ops.terms import fast_objective
-from dwmr.training.engine import Engine, PlainEngine, new_hyper
-from dwmr.training.objectives import OBJECTIVES, Objective, objective_of, shared_objective
-from dwmr.training.records import (
+from dwmr.training.epoch_records import (
     failure_of,
     figures_of,
     log_tensorboard,
@@ -39,17 +33,23 @@ from dwmr.training.records import (
     tensorboard_writer,
     warn_if_collapsed,
 )
-from dwmr.training.run_folder import open_folder, save_epoch
+from dwmr.training.epochs import EpochRunner, new_hyper
+from dwmr.training.learner import Learner, RunState
+from dwmr.training.objectives import OBJECTIVES, Objective, objective_of, shared_objective
 from dwmr.training.schedules import values_at
-from dwmr.training.schemes import SCHEMES, Learner, mixed_two_step
-from dwmr.training.slow_features import start_slowly
+from dwmr.training.schemes import SCHEMES, mixed_two_step
+from dwmr.training.slow_features import init_from_slow_features
 
 log = logging.getLogger("dwmr")
+
+MIN_UPDATES_FOR_KERNELS = 100  # shorter runs on a CPU do not save the seconds that compiling the kernels takes
+
+Network = nn.Module | Callable[[], nn.Module]
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished training: the model, what it was made from, and one record an epoch."""
+    """A finished training: the model, what it was made from, and one record per epoch."""
 
     model: WorldModel
     config: Config
@@ -64,13 +64,27 @@ class _Member:
 
     config: Config
     seed: int
-    learner: Learner
-    hyper: Hyper
+    state: RunState
+    lr: Tensor
     folder: Path | None
     done: int = 0
     metrics: list[dict[str, Any]] = field(default_factory=list)
     failure: TrainingDiverged | None = None
     board: Any = None
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What all runs of one call share."""
+
+    objective: Objective
+    train: Transitions
+    val: Transitions | None
+    device: torch.device
+    fast: bool
+    progress: bool | None
+    proceed: Callable[[int], bool] | None
+    writer: Any
 
 
 def train(
@@ -82,35 +96,48 @@ def train(
     seed: int = 0,
     device: str = "auto",
     resume: bool = False,
-    encoder: nn.Module | None = None,
-    predictor: nn.Module | None = None,
-    decoder: nn.Module | None = None,
+    encoder: Network | None = None,
+    predictor: Network | None = None,
+    decoder: Network | None = None,
     objective: Objective | None = None,
     fast: str = "auto",
     tensorboard: bool = False,
     progress: bool | None = None,
 ) -> Run:
-    """Train a world model and leave a run folder at ``out`` (None: nothing is written).
+    """Train a world model.
 
-    ``val`` adds label-free figures of each epoch. ``resume`` goes on from the folder's last checkpoint, if there is
-    one. Networks of one's own return logits: ``encoder(images) -> (N, K)``,
-    ``predictor(codes, one_hot_actions) -> (N, K)``; a decoder returns normalised images. ``objective`` replaces the
-    loss terms of ``config.model``. ``fast="off"`` takes the plain path.
+    Your own networks return logits: ``encoder(images) -> (N, K)``, ``predictor(codes, one_hot_actions) -> (N, K)``; a
+    decoder returns normalised images. Each is a module, or a function that makes one.
+
+    Args:
+        config: a preset, or any other configuration.
+        train: the transitions to learn from.
+        val: transitions for label-free figures after each epoch.
+        out: the run folder to write; None writes nothing.
+        seed: of the weights and of all that is random while training.
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+        resume: continue from the folder's last checkpoint, if there is one.
+        encoder, predictor, decoder: your own networks instead of those of ``config``.
+        objective: your own loss terms instead of those of ``config.model``.
+        fast: ``"auto"`` uses accelerated kernels and recorded updates, ``"off"`` the reference.
+        tensorboard: also log to the run folder for TensorBoard.
+        progress: show a progress bar; None: if standard error is a terminal.
 
     Raises:
-        InputError: the data, the configuration or the folder is unfit; nothing was changed.
+        InputError: the data, the configuration or the folder does not fit; nothing was changed.
         TrainingDiverged: a loss term became NaN or infinite; the last good checkpoint is kept.
     """
-    modules = {"encoder": encoder, "predictor": predictor, "decoder": decoder}
-    (result,) = _train_all(
-        [config],
-        [seed],
-        [out],
-        train,
-        val,
+    (result,) = train_many(
+        config,
+        train=train,
+        seeds=[seed],
+        val=val,
+        outs=[out],
         device=device,
         resume=resume,
-        own={role: module for role, module in modules.items() if module is not None},
+        encoder=encoder,
+        predictor=predictor,
+        decoder=decoder,
         objective=objective,
         fast=fast,
         tensorboard=tensorboard,
@@ -130,180 +157,184 @@ def train_many(
     outs: Sequence[str | Path | None] | None = None,
     device: str = "auto",
     resume: bool = False,
+    encoder: Network | None = None,
+    predictor: Network | None = None,
+    decoder: Network | None = None,
+    objective: Objective | None = None,
     fast: str = "auto",
     tensorboard: bool = False,
     progress: bool | None = None,
     proceed: Callable[[int], bool] | None = None,
 ) -> list[Run | TrainingDiverged]:
-    """Train several runs on the same data: one configuration, or one for each seed.
+    """Train several runs on the same data: one configuration, or one for each seed. See `train` for the rest.
 
     Configurations may differ in hyperparameters, schedules and kind of two-step scheme, not in networks, objective or
     length. On a GPU all runs are one program. Each result is what `train` would have given; a run that diverges is
-    reported in its place and harms no other. ``proceed(runs)`` is asked before each epoch of so many runs; where it
+    reported in its place and harms no other. ``proceed(runs)`` is asked before each epoch of a group of runs; if it
     says no, they end there, and their folders can be resumed.
     """
     configs = [config] * len(seeds) if isinstance(config, Config) else list(config)
-    folders = list(outs) if outs is not None else [None] * len(seeds)
+    folders = [None if out is None else Path(out) for out in (outs if outs is not None else [None] * len(seeds))]
     if not (len(configs) == len(seeds) == len(folders)) or not configs:
         raise InputError(f"got {len(configs)} configurations and {len(folders)} folders for {len(seeds)} seeds")
-    shapes = {each.structure() for each in configs}
-    if len(shapes) > 1:
+    if len({each.structure() for each in configs}) > 1:
         raise InputError("runs trained together must share networks, objective, scheme, epochs and batch size")
-    return _train_all(
-        configs,
-        list(seeds),
-        folders,
-        train,
-        val,
-        device=device,
-        resume=resume,
-        own={},
-        objective=None,
-        fast=fast,
-        tensorboard=tensorboard,
-        progress=progress,
-        proceed=proceed,
-    )
-
-
-def _train_all(
-    configs: list[Config],
-    seeds: list[int],
-    outs: list[str | Path | None] | list[None],
-    train: Transitions,
-    val: Transitions | None,
-    *,
-    device: str,
-    resume: bool,
-    own: dict[str, nn.Module],
-    objective: Objective | None,
-    fast: str,
-    tensorboard: bool,
-    progress: bool | None,
-    proceed: Callable[[int], bool] | None = None,
-) -> list[Run | TrainingDiverged]:
     where = resolve_device(device)
-    configs = [_with_own_parts(config, own, train) for config in configs]
+    given = {"encoder": encoder, "predictor": predictor, "decoder": decoder}
+    own = {role: network for role, network in given.items() if network is not None}
+    configs = [_with_own_networks(each, own, train) for each in configs]
     check_choices(configs[0], objective, tensorboard=tensorboard, fast=fast)
-    if tensorboard and None in outs:
+    if len(seeds) > 1 and any(isinstance(network, nn.Module) for network in own.values()):
+        raise InputError("several seeds need a new network each: pass a function or a class that makes it")
+    if tensorboard and None in folders:
         raise InputError("TensorBoard logging needs a run folder")
-    taken = [out for out in outs if out is not None and Path(out).exists()]
+    taken = [folder for folder in folders if folder is not None and folder.exists()]
     if taken and not resume:
         raise FileExistsError(f"{taken[0]} exists already; resume it, or choose another folder")
-    seeds = [operator.index(seed) for seed in seeds]
-    writer = tensorboard_writer() if tensorboard else None
+    _check_data(configs[0], train, val)
+
     cells = CELLS[configs[0].encoder](train.image_shape) if configs[0].by_cell else 1
     family = objective or shared_objective(configs, cells)
-    _check_data(configs[0], train, val)
-    # Several runs become one program on a GPU; there the learners only keep what is saved, in the CPU's memory.
-    ours = not own and objective is None
-    together = where.type == "cuda" and fast == "auto" and ours and _stackable(configs[0], family, train)
-    home = torch.device("cpu") if together else where
-    own_parts = tuple(own) + (("objective",) if objective else ())
-    statistics = image_statistics(train.obs) if configs[0].standardize else None
-    data, members = train.fingerprint(), []
-    for config, seed, out in zip(configs, seeds, outs):
-        model = build_model(config, train.image_shape, train.n_actions, decoder=family.decoder, seed=seed, modules=own)
-        if statistics is not None:
-            model.mean.copy_(statistics[0])
-            model.std.copy_(statistics[1])
-        if config.slow_start and not (out is not None and Path(out).exists()):
-            start_slowly(model.to(where), train)
-        model.to(home)
-        hyper = new_hyper(home)
-        learner = Learner(model, family, hyper.lr, noisy_predictor=config.noisy_predictor)  # type: ignore[arg-type]
-        member = _Member(config, seed, learner, hyper, None if out is None else Path(out))
-        if member.folder is not None:
-            info = info_of(config, seed, train, decoder=family.decoder, own_parts=own_parts, data=data)
-            member.done, member.metrics = open_folder(member.folder, info, learner, resume)
-        members.append(member)
-
-    # Runs that were stopped at the same epoch go on together.
+    writer = tensorboard_writer() if tensorboard else None
+    job = _Job(family, train, val, where, fast == "auto", progress, proceed, writer)
+    parts = (*own, *(["objective"] if objective else []))
+    members = _make_members(job, configs, [operator.index(seed) for seed in seeds], folders, own, parts)
+    # Runs that were stopped after the same epoch go on together on a GPU; a CPU trains one after the other.
     for done in sorted({member.done for member in members}):
         group = [member for member in members if member.done == done]
-        for batch in [group] if together else [[member] for member in group]:
-            if done < batch[0].config.epochs:
-                _train_group(batch, family, train, val, where, fast, together, writer, progress, proceed)
+        for some in [group] if where.type == "cuda" else [[member] for member in group]:
+            if done < some[0].config.epochs:
+                _train_group(job, some)
     for member in members:
-        member.learner.model.to(where).eval()
+        member.state.model.eval()
     return [
-        member.failure or Run(member.learner.model, member.config, member.seed, member.folder, member.metrics)
+        member.failure or Run(member.state.model, member.config, member.seed, member.folder, member.metrics)
         for member in members
     ]
 
 
-def _engine(
-    members: list[_Member],
-    family: Objective,
-    train: Transitions,
-    where: torch.device,
-    fast: str,
-    together: bool,
-) -> Engine:
-    scheme = SCHEMES[members[0].config.scheme]
-    if together:
-        names = [member.config.scheme for member in members]
-        if len(set(names)) > 1:
-            scheme = mixed_two_step(torch.tensor([name == "two_step_st" for name in names], device=where))
-        learners, config = [member.learner for member in members], members[0].config
-        return StackedEngine(learners, family, scheme, train, where, config.two_views, config.steps)
-    (member,) = members
-    member.learner.model.to(where)
-    path = "the plain path"
-    if fast == "auto" and where.type == "cpu":
-        path = quicken(member.learner, family, member.config.epochs * (len(train) // member.config.batch_size))
-    elif fast == "auto":
-        member.learner.objective, path = fast_objective(family, where), "quick terms, eager updates"
-    loader = Loader(train, where, member.config.two_views, member.config.steps)
-    return PlainEngine(member.learner, member.hyper, scheme, loader, f"one run on {where.type}: {path}")
+def _make_members(
+    job: _Job,
+    configs: Sequence[Config],
+    seeds: Sequence[int],
+    folders: Sequence[Path | None],
+    own: Mapping[str, Network],
+    own_parts: tuple[str, ...],
+) -> list[_Member]:
+    """The runs as they begin or go on; their folders are made."""
+    train, decoder = job.train, job.objective.decoder
+    statistics = image_statistics(train.obs) if configs[0].standardize else None
+    data, members = train.fingerprint(), []
+    for config, seed, folder in zip(configs, seeds, folders, strict=True):
+        model = build_model(config, train.image_shape, train.n_actions, decoder=decoder, seed=seed, modules=own)
+        if statistics is not None:
+            model.mean.copy_(statistics[0])
+            model.std.copy_(statistics[1])
+        model.to(job.device)
+        going_on = folder is not None and folder.exists()
+        if config.slow_start and not going_on:
+            init_from_slow_features(model, train)
+        lr = torch.zeros((), device=job.device)
+        member = _Member(config, seed, RunState(model, lr), lr, folder)
+        if folder is not None:
+            info = info_of(config, seed, train, decoder=decoder, own_parts=own_parts, data=data)
+            if going_on:
+                tensors, member.done, member.metrics = reopen_run(folder, info)
+                member.state.load_tensors(tensors, folder)
+            else:
+                create_run(folder, info, member.state.tensors())
+        members.append(member)
+    return members
 
 
-def _train_group(
-    members: list[_Member],
-    family: Objective,
-    train: Transitions,
-    val: Transitions | None,
-    where: torch.device,
-    fast: str,
-    together: bool,
-    writer: Any,
-    progress: bool | None,
-    proceed: Callable[[int], bool] | None,
-) -> None:
+def _runner(job: _Job, members: Sequence[_Member]) -> EpochRunner:
+    """One runner for these runs: their own modules if there is one, else all of them as one program."""
+    config = members[0].config
+    hyper = new_hyper(job.device, len(members))
+    lr = hyper.lr
+    if len(members) == 1:
+        hyper = Hyper(**{**vars(hyper), "lr": members[0].lr})
+        lr = members[0].lr
+    scheme = SCHEMES[config.scheme]
+    names = [member.config.scheme for member in members]
+    if len(set(names)) > 1:
+        scheme = mixed_two_step(torch.tensor([name == "two_step_st" for name in names], device=job.device))
+    updates = config.epochs * (len(job.train) // config.batch_size)
+    fast = job.fast and (job.device.type == "cuda" or updates >= MIN_UPDATES_FOR_KERNELS)
+    model = members[0].state.model
+    loader = Loader(
+        job.train,
+        job.device,
+        model.normalize,
+        dtype=model.mean.dtype,
+        two_views=config.two_views,
+        steps=config.steps,
+    )
+    learner = Learner(
+        [member.state for member in members],
+        job.objective,
+        lr,  # type: ignore[arg-type]
+        noisy_predictor=config.noisy_predictor,
+    )
+    return EpochRunner(learner, scheme, loader, hyper, fast=fast)
+
+
+def _runners(
+    job: _Job, members: Sequence[_Member], plans: Sequence[EpochPlan], values: Sequence[dict[str, float]]
+) -> list[EpochRunner]:
+    """Runners with their first epoch begun: one for all runs if their networks allow it, else one for each."""
+    if len(members) > 1:
+        runner = _runner(job, members)
+        runner.start(plans, values)
+        try:
+            runner.prepare()
+            return [runner]
+        except RuntimeError as error:
+            log.info("training the runs side by side, because they cannot be one program: %s", error)
+    return [_runner(job, [member]) for member in members]
+
+
+def _train_group(job: _Job, members: list[_Member]) -> None:
     """Train runs that have the same epochs behind them to the end, or until told not to proceed."""
     config, done = members[0].config, members[0].done
-    engine = _engine(members, family, train, where, fast, together)
-    log.info("%s", engine.description)
-    names = list(family.terms)
-    updates = len(train) // config.batch_size
+    names = list(job.objective.terms)
+    updates = len(job.train) // config.batch_size
     who = f"seed {members[0].seed}" if len(members) == 1 else f"{len(members)} seeds"
+    runners: list[EpochRunner] = []
     with ExitStack() as stack:
         for member in members:
-            if writer and member.folder:
-                member.board = stack.enter_context(writer(str(member.folder / "tensorboard")))
-        bar = progress_bars.bar(f"{config.name} {who}", config.epochs * updates, done=done * updates, show=progress)
+            if job.writer and member.folder:
+                member.board = stack.enter_context(job.writer(str(member.folder / "tensorboard")))
+        bar = progress_bars.bar(f"{config.name} {who}", config.epochs * updates, done=done * updates, show=job.progress)
         shown = stack.enter_context(bar)
-        stack.callback(engine.settle)
         ahead = stack.enter_context(ThreadPoolExecutor(1))
-        drawn = ahead.submit(_plans, members, family, done, len(train))
+        drawn = ahead.submit(_plans, members, job, done)
         for epoch in range(done, config.epochs):
-            if proceed is not None and not proceed(len(members)):
+            if job.proceed is not None and not job.proceed(len(members)):
                 return
             started = time.perf_counter()
             values = [values_at(member.config, epoch) for member in members]
             plans = drawn.result()
-            drawn = ahead.submit(_plans, members, family, epoch + 1, len(train))  # while this epoch runs
-            figures = engine.run_epoch(plans, values, shown.advance)
-            agreement = engine.agreement(val) if val is not None else [None] * len(members)
-            if any(member.folder for member in members):
-                engine.settle()
+            drawn = ahead.submit(_plans, members, job, epoch + 1)  # while this epoch runs
+            if not runners:
+                runners = _runners(job, members, plans, values)
+                log.info("%s", " and ".join(runner.description for runner in runners))
+            _start(runners, plans, values)
+            for _ in range(updates):
+                for runner in runners:
+                    runner.step()
+                shown.advance(1)
+            figures = [each for runner in runners for each in runner.figures()]
+            agreed: Sequence[dict[str, float] | None] = [None] * len(members)
+            if job.val is not None:
+                agreed = [each for runner in runners for each in runner.agreement(job.val)]
             seconds = round(time.perf_counter() - started, 3)
-            for member, value, figure, agreed in zip(members, values, figures, agreement):
+            for member, value, figure, of_val in zip(members, values, figures, agreed, strict=True):
                 if member.failure is None:
                     member.failure = failure_of(figure, names, epoch)
                 if member.failure is None:
                     record = {"epoch": epoch + 1, "hyper": value, **figures_of(figure, names)}
-                    record |= {"seconds": seconds} if agreed is None else {"val": agreed, "seconds": seconds}
+                    record |= {"seconds": seconds} if of_val is None else {"val": of_val, "seconds": seconds}
                     _keep(member, record)
             alive = [member for member in members if member.failure is None]
             if not alive:
@@ -311,21 +342,24 @@ def _train_group(
             shown.describe(one_line(alive[0].metrics[-1]))
 
 
-def _stackable(config: Config, family: Objective, train: Transitions) -> bool:
-    model = build_model(config, train.image_shape, train.n_actions, decoder=family.decoder)
-    return all(can_stack(network) for network in (model.encoder, model.predictor, model.decoder))
+def _start(runners: Sequence[EpochRunner], plans: Sequence[EpochPlan], values: Sequence[dict[str, float]]) -> None:
+    first = 0
+    for runner in runners:
+        last = first + len(runner.learner.runs)
+        runner.start(plans[first:last], values[first:last])
+        first = last
 
 
-def _plans(members: list[_Member], family: Objective, epoch: int, count: int) -> list[EpochPlan]:
+def _plans(members: Sequence[_Member], job: _Job, epoch: int) -> list[EpochPlan]:
     """What is random in an epoch of each run."""
     return [
         plan_epoch(
             member.seed,
             epoch,
-            count,
+            len(job.train),
             member.config.batch_size,
             member.config.bits,
-            noise=family.noise,
+            noise=job.objective.noise,
             triplets=member.config.triplets,
         )
         for member in members
@@ -333,10 +367,10 @@ def _plans(members: list[_Member], family: Objective, epoch: int, count: int) ->
 
 
 def _keep(member: _Member, record: dict[str, Any]) -> None:
-    """An epoch's record and checkpoint, on disk and wherever else it is wanted."""
+    """Save an epoch's record and checkpoint."""
     member.metrics.append(record)
     if member.folder is not None:
-        save_epoch(member.folder, member.learner, record)
+        save_epoch(member.folder, member.state.tensors(), record)
     if member.board is not None:
         log_tensorboard(member.board, record)
     warn_if_collapsed(record, member.config.bits)  # once all is saved, since a warning may be made an error
@@ -369,11 +403,13 @@ def check_choices(
         tensorboard_writer()
 
 
-def _with_own_parts(config: Config, own: dict[str, nn.Module], train: Transitions) -> Config:
-    """The configuration that says which networks are the user's, with K as their encoder has it."""
+def _with_own_networks(config: Config, own: Mapping[str, Network], train: Transitions) -> Config:
+    """The configuration that says which networks are the user's, with the number of bits that their encoder has."""
     values: dict[str, Any] = dict.fromkeys(own, "custom")
     if "encoder" in own:
-        encoder = own["encoder"]
+        given = own["encoder"]
+        with torch.random.fork_rng(devices=[]):
+            encoder = given if isinstance(given, nn.Module) else given()
         was_training = encoder.training
         with torch.no_grad():
             code = encoder.eval()(torch.zeros(2, *train.image_shape))
@@ -386,7 +422,7 @@ def _with_own_parts(config: Config, own: dict[str, nn.Module], train: Transition
 
 def _check_data(config: Config, train: Transitions, val: Transitions | None) -> None:
     if config.two_views or config.steps > 1:
-        second_looks(train)  # refuses data without episodes
+        continuations(train)  # refuses data without episodes
     if len(train) < config.batch_size:
         raise InputError(
             f"{len(train)} transitions do not fill one minibatch of {config.batch_size}; "

@@ -17,7 +17,7 @@ import torch
 import dwmr
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.evaluation.evaluate import evaluate_many
-from dwmr.models.checkpoint import epochs_done
+from dwmr.models.run_folder import epochs_done
 from dwmr.presets import PRESETS, preset
 from experiments.reproduce import campaign
 from experiments.reproduce.campaign import Options

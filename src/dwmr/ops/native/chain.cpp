@@ -125,19 +125,19 @@ size_t dwmr_chain_saved(const Step* steps, int depth, int groups) {
 }
 
 // groups · LANES images to (groups · LANES, outputs of the last step), by running statistics; nothing is kept.
-void dwmr_chain_apply(const Step* steps, int depth, const Images* images, int groups, float* out, int threads) {
+void dwmr_chain_apply(const Step* steps, int depth, const float* images, int groups, float* out, int threads) {
     const auto weight = prepared(steps, depth);
     std::vector<Norm> norms;
     for (const Step* s = steps; s < steps + depth; s++)
         norms.push_back(s->normed ? Norm(*s, s->running_mean, s->running_variance) : Norm(Step{}, nullptr, nullptr));
-    const size_t last = out_size(steps[depth - 1]);
+    const size_t first_size = in_size(steps[0]), last = out_size(steps[depth - 1]);
 #pragma omp parallel num_threads(threads)
     {
         Vectors first(largest(steps, depth)), second(largest(steps, depth)), room(framed_size(steps, depth));
 #pragma omp for schedule(static)
         for (int g = 0; g < groups; g++) {
             vec *in = first.at, *to = second.at;
-            gather(*images, steps[0].conv.inputs, in_size(steps[0]), g * LANES, LANES, in);
+            gather(images + g * LANES * first_size, first_size, first_size, LANES, in);
             for (int k = 0; k < depth; k++, std::swap(in, to)) {
                 const Step& s = steps[k];
                 convolve(weight[k], framed(s, in, room.at), s.bias, to);
@@ -151,7 +151,7 @@ void dwmr_chain_apply(const Step* steps, int depth, const Images* images, int gr
 }
 
 // The same by the batch's own statistics, which go to each step's mean and variance; `saved` keeps what the way back needs.
-void dwmr_chain_learn(const Step* steps, int depth, const Images* images, int groups, float* saved, float* out, int threads) {
+void dwmr_chain_learn(const Step* steps, int depth, const float* images, int groups, float* saved, float* out, int threads) {
     const auto weight = prepared(steps, depth);
     const auto kept = kept_in(steps, depth, groups, reinterpret_cast<vec*>(saved));
     const size_t first = in_size(steps[0]), last = out_size(steps[depth - 1]);
@@ -166,7 +166,7 @@ void dwmr_chain_learn(const Step* steps, int depth, const Images* images, int gr
             auto input = [&](int g) -> const vec* { return k ? kept[k - 1].out + g * in_size(s) : start.at; };
 #pragma omp for schedule(static)
             for (int g = 0; g < groups; g++) {
-                if (!k) gather(*images, s.conv.inputs, first, g * LANES, LANES, start.at);
+                if (!k) gather(images + g * LANES * first, first, first, LANES, start.at);
                 vec* y = kept[k].y + g * size;
                 convolve(weight[k], framed(s, input(g), room.at), s.bias, y);
                 for (int o = 0; s.normed && o < s.conv.outputs; o++) {
@@ -189,7 +189,7 @@ void dwmr_chain_learn(const Step* steps, int depth, const Images* images, int gr
 }
 
 // From the gradient of the outputs to those of every step's parameters, and of the images if dimages is not null.
-void dwmr_chain_back(const Step* steps, int depth, const Images* images, int groups, const float* saved, const float* dout,
+void dwmr_chain_back(const Step* steps, int depth, const float* images, int groups, const float* saved, const float* dout,
                      float* dimages, int threads) {
     const auto kept = kept_in(steps, depth, groups, reinterpret_cast<vec*>(const_cast<float*>(saved)));
     const size_t last = out_size(steps[depth - 1]), first = in_size(steps[0]), largest_size = largest(steps, depth);
@@ -257,7 +257,7 @@ void dwmr_chain_back(const Step* steps, int depth, const Images* images, int gro
                             dy.at[p] = norm->gain[o] * d[p] + (slope[o] * y[p] + level[o]);
                     at_y = dy.at;
                 }
-                if (!k) gather(*images, c.inputs, first, g * LANES, LANES, start.at);
+                if (!k) gather(images + g * LANES * first, first, first, LANES, start.at);
                 weigh(c, framed(s, k ? kept[k - 1].out + g * in_size(s) : start.at, room.at), at_y, dweight);
                 for (int o = 0; s.bias && o < c.outputs; o++) {
                     vec sum = {};

@@ -265,3 +265,13 @@ static inline void frame(int channels, int height, int width, int padding, const
         out += padding * cols;
     }
 }
+
+// Zeros around the framed inputs of a convolution with a padding of 1.
+static inline void clear_frame(const Convolution& c, vec* out) {
+    const int rows = c.rows(), cols = c.cols();
+    for (int k = 0; k < c.inputs; k++, out += c.framed()) {
+        std::memset(out, 0, cols * sizeof(vec));
+        for (int r = 1; r + 1 < rows; r++) out[r * cols] = out[(r + 1) * cols - 1] = vec{};
+        std::memset(out + (rows - 1) * cols, 0, cols * sizeof(vec));
+    }
+}

@@ -131,11 +131,11 @@ std::vector<Weights> prepared(const Block* blocks, int depth, bool turned) {
 
 extern "C" {
 
-// Floats of `saved`: 64-byte aligned and zero before its first use (the frames are never written).
+// Floats of `saved`, 64-byte aligned.
 size_t dwmr_features_saved(const Block* blocks, int depth, int groups) { return groups * room_size(blocks, depth) * LANES; }
 
 // images to features (count, outputs · out_height · out_width). `saved` holds every group with `keep`, else one a thread.
-void dwmr_features(const Block* blocks, int depth, const Images* images, int count, int keep, float* saved, float* features,
+void dwmr_features(const Block* blocks, int depth, const float* images, int count, int keep, float* saved, float* features,
                    int threads) {
     const auto weight = prepared(blocks, depth, false);
     const Block& last = blocks[depth - 1];
@@ -143,13 +143,14 @@ void dwmr_features(const Block* blocks, int depth, const Images* images, int cou
 #pragma omp parallel num_threads(threads)
     {
         const Block& first = blocks[0];
-        Vectors start(first.inputs * plane(first)), end(size);
+        const size_t pixels = first.inputs * plane(first);
+        Vectors start(pixels), end(size);
 #pragma omp for schedule(static)
         for (int g = 0; g < groups_of(count); g++) {
             vec* memory = reinterpret_cast<vec*>(saved) + room_size(blocks, depth) * (keep ? g : omp_get_thread_num());
             const auto rooms = rooms_in(blocks, depth, memory);
             const int known = std::min(LANES, count - g * LANES);
-            gather(*images, first.inputs, first.inputs * plane(first), g * LANES, known, start.at);
+            gather(images + g * LANES * pixels, pixels, pixels, known, start.at);
             frame(first.inputs, first.height, first.width, 1, start.at, rooms[0].in);
             for (int k = 0; k < depth; k++) {
                 const Block& b = blocks[k];
@@ -158,6 +159,7 @@ void dwmr_features(const Block* blocks, int depth, const Images* images, int cou
                 const auto activated = b.pooled ? activate<true> : activate<false>;
                 if (k + 1 < depth) {
                     const Convolution next = convolution(blocks[k + 1]);
+                    clear_frame(next, rooms[k + 1].in);
                     activated(b, rooms[k], rooms[k + 1].in + next.cols() + 1, next.framed(), next.cols());
                 } else {
                     activated(b, rooms[k], end.at, size / b.outputs, out_width(b));

@@ -72,31 +72,6 @@ static inline void gather(const float* images, size_t stride, size_t size, int k
         for (int lane = 0; lane < LANES; lane++) lanes[p][lane] = lane < known ? images[lane * stride + p] : 0.0f;
 }
 
-// Images as they come: numbers, or bytes of which channel c is read as byte · scale[c] + shift[c].
-extern "C" struct Images {
-    const float* numbers;
-    const unsigned char* bytes;
-    const float *scale, *shift;
-};
-
-// The images from `first` on, side by side; each has the channels one after the other, `size` numbers in all.
-static inline void gather(const Images& images, int channels, size_t size, int first, int known, vec* lanes) {
-    if (images.numbers) return gather(images.numbers + first * size, size, size, known, lanes);
-    const size_t plane = size / channels;
-    float row[LANES * LANES];
-    for (int c = 0; c < channels; c++) {
-        const float scale = images.scale[c], shift = images.shift[c];
-        for (size_t p = 0; p < plane; p += LANES) {
-            const size_t width = std::min(size_t(LANES), plane - p);
-            for (int lane = 0; lane < known; lane++) {
-                const unsigned char* from = images.bytes + (first + lane) * size + c * plane + p;
-                for (size_t k = 0; k < width; k++) row[lane * LANES + k] = from[k] * scale + shift;
-            }
-            gather(row, LANES, width, known, lanes + c * plane + p);
-        }
-    }
-}
-
 // And apart again: the first `known` of them.
 static inline void scatter(const vec* lanes, size_t stride, size_t size, int known, float* images) {
     size_t p = 0;

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dwmr import InputError, WorldModel, preset, train
-from dwmr.models.checkpoint import CHECKPOINT, RUN, read_info
+from dwmr.models.run_folder import CHECKPOINT, RUN, read_info
 
 TINY = preset("generic/dwmr", bits=12, epochs=1, batch_size=16)
 

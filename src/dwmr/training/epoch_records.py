@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from dwmr.errors import InputError, TrainingDiverged
-from dwmr.training.engine import EpochFigures
+from dwmr.training.epochs import EpochFigures
 
 DEAD_MARGIN = 1e-3  # over an epoch, a bit that is 0 or 1 in all but a thousandth of the frames counts as dead
 

@@ -1,4 +1,4 @@
-"""The C++ kernels give what torch gives in float64, values and gradients, up to float32's rounding."""
+"""The C++ kernels give what PyTorch gives in float64, values and gradients, up to float32's rounding."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ import torch
 from torch import Tensor, nn
 
 import dwmr
+from dwmr import ops
 from dwmr.models.encoders import ConvEncoder, GridEncoder, PatchEncoder, generic_encoder
-from dwmr.models.predictors import ConvPredictor, MLPPredictor, ResidualBlock
-from dwmr.models.world_model import build_model
-from dwmr.ops import lanes, native
-from dwmr.ops.cpu import WORTH_COMPILING, quicken
-from dwmr.ops.lanes import LaneFeatures, LaneLayers, Look, lane_twin
-from dwmr.training import losses
-from dwmr.training.objectives import OBJECTIVES
-from dwmr.training.schemes import Learner
+from dwmr.models.predictors import ConvPredictor, ResidualBlock
+from dwmr.ops.coskewness import coskewness, reference
+from dwmr.ops.native import build as native
+from dwmr.ops.sequential import chain_links, feature_blocks
+from tests.ops.calls import calls
 
 needs_compiler = pytest.mark.skipif(native.library() is None, reason="no C++ compiler")
 
@@ -38,29 +36,31 @@ def shaken(network: nn.Module) -> nn.Module:
     return network
 
 
-def assert_twins(network: nn.Module, twin: nn.Module | None, *inputs: Tensor) -> None:
+def assert_accelerated(network: nn.Module, *inputs: Tensor) -> None:
     """Outputs, gradients of weights and inputs, and buffers, against the network itself in float64."""
-    assert twin is not None
     reference = copy.deepcopy(network).double()
     own = [given.clone().requires_grad_(given.ndim == 2) for given in inputs]
     exact = [given.double().requires_grad_(given.ndim == 2) for given in inputs]
-    out, expected = twin(*own), reference(*exact)
+    with calls() as used:
+        out = network(*own)
+    assert used
+    expected = reference(*exact)
     assert_near(out, expected, 1e-5, "output")
     upstream = torch.randn(expected.shape, dtype=torch.float64)
     out.backward(upstream.float())
     expected.backward(upstream)
     largest = max(parameter.grad.abs().max() for parameter in reference.parameters())
-    for (name, parameter), exactly in zip(network.named_parameters(), reference.parameters()):
+    for (name, parameter), exactly in zip(network.named_parameters(), reference.parameters(), strict=True):
         error = (parameter.grad - exactly.grad).abs().max()
         assert error <= 1e-4 * exactly.grad.abs().max() + 1e-5 * largest, name  # a bias before a norm: all rounding
-    for given, exactly in zip(own, exact):
+    for given, exactly in zip(own, exact, strict=True):
         if exactly.grad is not None:
             assert_near(given.grad, exactly.grad, 1e-4, "input")
-    for (name, buffer), exactly in zip(network.named_buffers(), reference.buffers()):
+    for (name, buffer), exactly in zip(network.named_buffers(), reference.buffers(), strict=True):
         assert_near(buffer, exactly, 1e-5, name)
     network.eval()
-    with torch.no_grad():
-        assert_near(twin(*inputs), reference.eval()(*(given.double() for given in inputs)), 1e-5, "evaluation")
+    with torch.no_grad(), ops.accelerated():
+        assert_near(network(*inputs), reference.eval()(*(given.double() for given in inputs)), 1e-5, "evaluation")
 
 
 def assert_near(value: Tensor, expected: Tensor, tolerance: float, name: str) -> None:
@@ -79,33 +79,33 @@ def assert_near(value: Tensor, expected: Tensor, tolerance: float, name: str) ->
 )
 def test_features_are_those_of_torch(shape, channels, poolings, count):
     encoder = shaken(ConvEncoder(shape, 12, channels=channels, poolings=poolings, hidden=10))
-    assert_twins(encoder, lane_twin(encoder), torch.randn(count, *shape))
+    assert_accelerated(encoder, torch.randn(count, *shape))
 
 
 @needs_compiler
 def test_the_grid_encoder_is_that_of_torch():
     encoder = shaken(GridEncoder((1, 37, 37), 18, cells=3, channels=(5, 8), poolings=2, hidden=10))
-    assert_twins(encoder, lane_twin(encoder), torch.randn(12, 1, 37, 37))
+    assert_accelerated(encoder, torch.randn(12, 1, 37, 37))
 
 
 @needs_compiler
 def test_the_patch_encoder_and_its_statistics_are_those_of_torch():
     encoder = shaken(PatchEncoder((3, 16, 24), 18))
-    assert_twins(encoder, lane_twin(encoder), torch.rand(48, 3, 16, 24))
+    assert_accelerated(encoder, torch.rand(48, 3, 16, 24))
 
 
 @needs_compiler
 def test_the_conv_predictor_is_that_of_torch():
     predictor = shaken(ConvPredictor((3, 24, 16), 18, 4))
     actions = torch.eye(4)[torch.randint(4, (32,))]
-    assert_twins(predictor, lane_twin(predictor), torch.rand(32, 18), actions)
+    assert_accelerated(predictor, torch.rand(32, 18), actions)
 
 
 @needs_compiler
 @pytest.mark.parametrize("kernel", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize(("stride", "dilation", "padding"), [(1, 1, 0), (1, 2, 2), (2, 1, 1), (3, 1, 2), (1, 1, 7)])
 def test_any_convolution_is_that_of_torch(kernel, stride, dilation, padding):
-    layers = nn.Sequential(
+    layers = ops.Sequential(
         nn.Conv2d(3, 5, 1),
         nn.Conv2d(5, 6, kernel, stride=stride, dilation=dilation, padding=padding, bias=kernel != 2),
         nn.BatchNorm2d(6),
@@ -115,7 +115,7 @@ def test_any_convolution_is_that_of_torch(kernel, stride, dilation, padding):
         nn.Flatten(),
     )
     shaken(layers)
-    assert_twins(layers, LaneLayers.of(layers, Look()), torch.randn(16, 3, 11, 10))
+    assert_accelerated(layers, torch.randn(16, 3, 11, 10))
 
 
 @needs_compiler
@@ -123,7 +123,10 @@ def test_any_convolution_is_that_of_torch(kernel, stride, dilation, padding):
 def test_coskewness_is_the_plain_one(samples, bits):
     probs = torch.rand(samples, bits, requires_grad=True)
     exact = probs.detach().double().requires_grad_()
-    value, expected = lanes.coskewness(probs), losses.coskewness(exact)
+    with calls() as used:
+        value = coskewness(probs)
+    assert used
+    expected = reference(exact)
     assert_near(value, expected, 1e-5, "value")
     (3 * value).backward()
     (3 * expected).backward()
@@ -133,14 +136,14 @@ def test_coskewness_is_the_plain_one(samples, bits):
 @needs_compiler
 def test_two_threads_and_one_agree_and_each_repeats_itself():
     encoder = ConvEncoder((1, 16, 16), 8, channels=(4, 8), poolings=1)
-    twin, images = lane_twin(encoder), torch.randn(64, 1, 16, 16)
-    assert twin is not None
+    images = torch.randn(64, 1, 16, 16)
 
     def gradient(threads: int) -> Tensor:
         torch.set_num_threads(threads)
         try:
             encoder.zero_grad()
-            twin(images).square().sum().backward()
+            with ops.accelerated():
+                encoder(images).square().sum().backward()
             return encoder.features[0].weight.grad.clone()
         finally:
             torch.set_num_threads(1)
@@ -153,50 +156,79 @@ def test_two_threads_and_one_agree_and_each_repeats_itself():
 @needs_compiler
 def test_two_passes_before_the_way_back_do_not_share_memory():
     encoder = ConvEncoder((1, 16, 16), 8, channels=(4,), poolings=1)
-    twin, images = lane_twin(encoder), torch.randn(2, 32, 1, 16, 16)
-    assert twin is not None
-    both = twin(images[0]).sum() + 2 * twin(images[1]).sum()
-    (together,) = torch.autograd.grad(both, encoder.features[0].weight)
-    parts = [torch.autograd.grad(k * twin(images[k - 1]).sum(), encoder.features[0].weight)[0] for k in (1, 2)]
+    images, weight = torch.randn(2, 32, 1, 16, 16), encoder.features[0].weight
+    with ops.accelerated():
+        both = encoder(images[0]).sum() + 2 * encoder(images[1]).sum()
+        (together,) = torch.autograd.grad(both, weight)
+        parts = [torch.autograd.grad(k * encoder(images[k - 1]).sum(), weight)[0] for k in (1, 2)]
     torch.testing.assert_close(together, parts[0] + parts[1])
 
 
 @needs_compiler
 def test_a_number_that_is_none_stays_visible():
     for network, shape in ((ConvEncoder((1, 8, 8), 4, poolings=1), (1, 8, 8)), (PatchEncoder((1, 8, 8), 4), (1, 8, 8))):
-        twin = lane_twin(network)
-        assert twin is not None
-        with torch.no_grad():
+        with torch.no_grad(), ops.accelerated():
             next(network.parameters()).fill_(float("nan"))
-            assert twin(torch.randn(16, *shape)).isnan().all()
+            assert network(torch.randn(16, *shape)).isnan().all()
 
 
 @needs_compiler
-@pytest.mark.parametrize("count", [32, 20])
-def test_images_as_bytes_are_read_by_scale_and_shift(count):
-    images = torch.randint(256, (count, 2, 24, 17), dtype=torch.uint8)
-    scale, shift = torch.tensor([0.01, 0.02]), torch.tensor([-1.0, 0.5])
-    numbers = images * scale[:, None, None] + shift[:, None, None]
-    for encoder, side in (
-        (ConvEncoder((2, 24, 17), 8, channels=(4, 5), poolings=1), 17),
-        (PatchEncoder((2, 24, 16), 12), 16),
-    ):
-        twin, plain = lane_twin(encoder, scale, shift), lane_twin(encoder)
-        assert twin is not None
-        assert plain is not None
-        torch.testing.assert_close(twin(images[..., :side]), plain(numbers[..., :side]), rtol=1e-5, atol=1e-5)
+def test_several_runs_at_once_are_the_single_ones():
+    networks = [shaken(ConvEncoder((1, 16, 16), 8, channels=(4, 8), poolings=1)) for _ in range(2)]
+    chains = [shaken(PatchEncoder((3, 16, 16), 8)) for _ in range(2)]
+    for group, images in ((networks, torch.randn(2, 16, 1, 16, 16)), (chains, torch.randn(2, 16, 3, 16, 16))):
+        parameters, buffers = torch.func.stack_module_state(group)
+        with calls() as used:
+            together = torch.vmap(lambda p, b, x, n=group[0]: torch.func.functional_call(n, (p, b), x))(
+                parameters, buffers, images
+            )
+        assert used
+        alone = torch.stack([network(part) for network, part in zip(group, images, strict=True)])
+        assert_near(together, alone, 1e-5, "output")
+        upstream = torch.randn(alone.shape)
+        together.backward(upstream)
+        alone.backward(upstream)
+        largest = max(parameter.grad.abs().max() for parameter in group[0].parameters())
+        for name, parameter in parameters.items():
+            singles = torch.stack([network.get_parameter(name).grad for network in group])
+            assert (parameter.grad - singles).abs().max() <= 1e-4 * largest, name
+
+
+@needs_compiler
+def test_the_operations_are_registered_as_torch_wants_them():
+    """Schema, autograd, and fake kernels that agree with the real ones."""
+    encoder, patches = ConvEncoder((1, 8, 8), 4, channels=(3, 2), poolings=1), PatchEncoder((1, 8, 8), 4)
+    blocks, links = feature_blocks(list(encoder.features)), chain_links(list(patches.layers))
+    assert blocks is not None
+    assert links is not None
+    parameters = [each.detach()[None].requires_grad_() for each in blocks[0]]
+    features = torch.ops.dwmr.conv_features.default
+    chain = torch.ops.dwmr.conv_chain.default
+    weights = [each.detach()[None].requires_grad_() for link in links for each in link.tensors]
+    layout = [int(number) for link in links for number in link.layout]
+    tests = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(features, (torch.rand(1, 16, 1, 8, 8), parameters, blocks[1]), test_utils=tests)
+    torch.library.opcheck(chain, (torch.rand(1, 16, 1, 8, 8), weights, layout, [1e-5, 0.0]), test_utils=tests)
+    moments = torch.ops.dwmr.distinct_third_moments.default
+    torch.library.opcheck(moments, (torch.rand(1, 16, 5, requires_grad=True),), test_utils=tests)
 
 
 @needs_compiler
 def test_what_the_kernels_do_not_know_stays_with_torch():
-    assert lane_twin(generic_encoder((3, 32, 32), 8)) is None  # one group of all channels
-    assert lane_twin(MLPPredictor((1, 8, 8), 8, 4)) is None
-    assert LaneFeatures.of(nn.Sequential(nn.Conv2d(1, 4, 5)), Look()) is None
-    assert LaneLayers.of(nn.Sequential(nn.Conv2d(1, 4, 3), nn.GELU(), nn.Flatten()), Look()) is None
+    assert feature_blocks(list(generic_encoder((3, 32, 32), 8).features)) is None  # one group of all channels
+    assert feature_blocks([nn.Conv2d(1, 4, 5)]) is None
+    assert chain_links([nn.Conv2d(1, 4, 3), nn.GELU(), nn.Flatten()]) is None
     encoder = PatchEncoder((3, 16, 16), 8)
-    twin, images = lane_twin(encoder), torch.rand(17, 3, 16, 16)  # 17 images fill no group
-    assert twin is not None
-    assert torch.equal(twin(images), copy.deepcopy(encoder)(images))
+    images = torch.rand(17, 3, 16, 16)  # 17 images fill no whole vectors
+    expected = copy.deepcopy(encoder)(images)
+    with ops.accelerated():
+        assert torch.equal(encoder(images), expected)
+
+
+def test_outside_the_block_the_reference_is_used():
+    encoder = ConvEncoder((1, 8, 8), 4, poolings=1)
+    images = torch.rand(16, 1, 8, 8)
+    assert torch.equal(encoder.features(images), nn.Sequential(*encoder.features)(images))
 
 
 def test_without_a_compiler_everything_still_runs(monkeypatch, tmp_path, tiny):
@@ -225,11 +257,8 @@ def test_a_compiler_that_fails_is_named_and_left_alone(monkeypatch, tmp_path, ca
 
 
 def test_short_runs_do_not_compile(monkeypatch, tiny):
-    monkeypatch.setattr("dwmr.ops.cpu.library", lambda: pytest.fail("compiled for a short run"))
-    config = dwmr.preset("generic/dwmr", bits=12, batch_size=32)
-    model = build_model(config, tiny.image_shape, tiny.n_actions, decoder=False)
-    learner = Learner(model, OBJECTIVES["dwmr"], torch.tensor(1e-3), noisy_predictor=False)
-    assert quicken(learner, learner.objective, WORTH_COMPILING - 1) == "torch kernels"
+    monkeypatch.setattr("dwmr.ops.native.library", lambda: pytest.fail("compiled for a short run"))
+    dwmr.train(dwmr.preset("generic/dwmr", bits=12, batch_size=32, epochs=2), train=tiny, progress=False)
 
 
 def test_every_source_of_the_kernels_is_packaged():

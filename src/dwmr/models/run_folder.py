@@ -1,7 +1,7 @@
-"""Run folders: ``run.json`` says what was trained, ``checkpoint.safetensors`` holds all its tensors.
+"""Run folders: what was trained (``run.json``), its tensors (``checkpoint.safetensors``), its ``metrics.jsonl``.
 
-A checkpoint is one file, replaced atomically after every epoch, so the folder is loadable at any moment; and the
-folder itself appears with a first checkpoint in it. Nothing is ever unpickled.
+The checkpoint is replaced atomically after every epoch, and the folder appears with a first checkpoint in it, so a run
+folder can be loaded at any moment. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
 
-import dwmr
 from dwmr.config import Config
 from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError, unknown
-from dwmr.files import atomic_folder, atomic_write_bytes, atomic_write_json
+from dwmr.files import append_line, atomic_folder, atomic_write_bytes, atomic_write_json, atomic_write_text
 from dwmr.models.world_model import WorldModel, build_model, resolve_device
-from dwmr.training.schemes import Learner
+from dwmr.version import __version__
 
 FORMAT = "dwmr-run"
 VERSION = 1
 RUN = "run.json"
 CHECKPOINT = "checkpoint.safetensors"
+METRICS = "metrics.jsonl"
+
+Tensors = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def info_of(
     config: Config, seed: int, train: Transitions, *, decoder: bool, own_parts: tuple[str, ...] = (), data: str
 ) -> RunInfo:
     """What is said of a run on these transitions, whose fingerprint is ``data``."""
-    versions = {"dwmr": dwmr.__version__, "torch": torch.__version__, "numpy": np.__version__}
+    versions = {"dwmr": __version__, "torch": torch.__version__, "numpy": np.__version__}
     return RunInfo(config, seed, train.image_shape, train.n_actions, decoder, own_parts, data, versions)
 
 
@@ -105,7 +107,7 @@ def read_info(folder: str | Path) -> RunInfo:
 
 
 def epochs_done(folder: str | Path) -> int:
-    """How many epochs the folder's checkpoint has behind it."""
+    """The number of epochs that the folder's checkpoint has finished."""
     path = Path(folder) / CHECKPOINT
     if not path.is_file():
         raise InputError(f"{folder} has no {CHECKPOINT}")
@@ -117,18 +119,56 @@ def epochs_done(folder: str | Path) -> int:
 
 
 def checkpoint_digest(folder: str | Path) -> str:
-    """Which weights these are."""
+    """A digest of the weights."""
     return hashlib.sha256((Path(folder) / CHECKPOINT).read_bytes()).hexdigest()[:16]
 
 
-def save_checkpoint(folder: str | Path, learner: Learner, epoch: int) -> None:
-    """Replace the folder's checkpoint by the state after ``epoch`` epochs."""
-    tensors = {f"model.{name}": value for name, value in learner.model.state_dict().items()}
-    tensors |= {f"target.{name}": value for name, value in learner.target.state_dict().items()}
-    for label, optimizer in _optimizers(learner).items():
-        for index, state in optimizer.state_dict()["state"].items():
-            tensors |= {f"{label}.{index}.{name}": value for name, value in state.items()}
-    _write_tensors(folder, tensors, epoch)
+def create_run(folder: Path, info: RunInfo, tensors: Tensors) -> None:
+    """A new run folder with the state before the first epoch."""
+    with atomic_folder(folder) as fresh:
+        atomic_write_json(fresh / RUN, info.to_dict())
+        atomic_write_text(fresh / METRICS, "")
+        _write_tensors(fresh, tensors, 0)
+
+
+def reopen_run(folder: Path, info: RunInfo) -> tuple[dict[str, Tensor], int, list[dict[str, Any]]]:
+    """An existing run's training state, how many epochs it has finished, and their records.
+
+    Raises:
+        InputError: the folder holds another run, or one that cannot be trained further.
+    """
+    require_same(read_info(folder), info, folder)
+    tensors, done = _read_tensors(folder)
+    if not _part(tensors, "target."):
+        raise InputError(f"{folder} holds a finished model only; it cannot be trained further")
+    if done > info.config.epochs:
+        raise InputError(f"{folder} already has {done} epochs, more than the {info.config.epochs} asked for")
+    # A crash between an epoch's record and its checkpoint leaves one record too many.
+    metrics = [record for record in read_metrics(folder) if record["epoch"] <= done]
+    atomic_write_text(folder / METRICS, "".join(json.dumps(record) + "\n" for record in metrics))
+    atomic_write_json(folder / RUN, info.to_dict())
+    return tensors, done, metrics
+
+
+def save_epoch(folder: Path, tensors: Tensors, record: Mapping[str, Any]) -> None:
+    """Add an epoch's record, then replace the checkpoint."""
+    append_line(folder / METRICS, json.dumps(record))
+    _write_tensors(folder, tensors, record["epoch"])
+
+
+def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
+    """The records of a run's epochs, up to the first line that a crash cut off."""
+    path = Path(folder) / METRICS
+    records: list[dict[str, Any]] = []
+    for line in path.read_bytes().splitlines() if path.is_file() else ():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            break
+        if not isinstance(record, dict) or not isinstance(record.get("epoch"), int):
+            break
+        records.append(record)
+    return records
 
 
 def save_model(folder: str | Path, model: WorldModel, info: RunInfo) -> None:
@@ -145,28 +185,6 @@ def _write_tensors(folder: str | Path, tensors: Mapping[str, Tensor], epoch: int
     atomic_write_bytes(Path(folder) / CHECKPOINT, to_safetensors(on_cpu, {"epoch": str(epoch)}))
 
 
-def restore(folder: str | Path, learner: Learner) -> int:
-    """Put the folder's checkpoint into a learner; the number of epochs it has behind it."""
-    tensors, epoch = _read_tensors(folder)
-    if not _part(tensors, "target."):
-        raise InputError(f"{folder} holds a finished model alone: it cannot be trained further")
-    device = learner.model.device
-    _load_into(learner.model, _part(tensors, "model."), folder)
-    _load_into(learner.target, _part(tensors, "target."), folder)
-    for label, optimizer in _optimizers(learner).items():
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, value in _part(tensors, f"{label}.").items():
-            index, field = name.split(".")
-            state.setdefault(int(index), {})[field] = value.to(device)
-        whole = optimizer.state_dict()
-        lr = [group["lr"] for group in optimizer.param_groups]
-        optimizer.load_state_dict({**whole, "state": state})
-        # load_state_dict copies the groups; the learning rate must stay the very tensor the schedule writes to.
-        for group, value in zip(optimizer.param_groups, lr):
-            group["lr"] = value
-    return epoch
-
-
 def load_model(folder: str | Path, device: str = "auto", **modules: nn.Module) -> WorldModel:
     """The world model of a run folder, in evaluation mode."""
     info = read_info(folder)
@@ -175,7 +193,7 @@ def load_model(folder: str | Path, device: str = "auto", **modules: nn.Module) -
             raise unknown("network", role, ("encoder", "predictor", "decoder"))
     model = build_model(info.config, info.image_shape, info.n_actions, decoder=info.decoder, modules=modules)
     tensors, _ = _read_tensors(folder)
-    _load_into(model, _part(tensors, "model."), folder)
+    load_weights(model, tensors, "model.", folder)
     return model.to(resolve_device(device)).eval()
 
 
@@ -191,17 +209,29 @@ def _read_tensors(folder: str | Path) -> tuple[dict[str, Tensor], int]:
         raise InputError(f"{path} is truncated or not a checkpoint: {error}") from error
 
 
-def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _part(tensors: Tensors, prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
-def _load_into(module: nn.Module, tensors: Mapping[str, Tensor], folder: str | Path) -> None:
+def load_weights(module: nn.Module, tensors: Tensors, prefix: str, source: str | Path) -> None:
+    """Load the tensors whose names begin with ``prefix``, read from the run folder ``source``, into a module."""
     try:
-        module.load_state_dict(dict(tensors))
+        module.load_state_dict(_part(tensors, prefix))
     except RuntimeError as error:
         detail = " ".join(str(error).split())
-        raise InputError(f"the weights in {folder} do not fit these networks: {detail}") from error
+        raise InputError(f"the weights in {source} do not fit these networks: {detail}") from error
 
 
-def _optimizers(learner: Learner) -> dict[str, torch.optim.Optimizer]:
-    return {"codes_optimizer": learner.codes_optimizer, "predictor_optimizer": learner.predictor_optimizer}
+def require_same(stored: RunInfo, asked: RunInfo, folder: Path) -> None:
+    """A run may be resumed for more epochs, but not with other data, another seed or another configuration."""
+    if stored.data != asked.data:
+        raise InputError(f"{folder} was trained on other data")
+    if stored.seed != asked.seed:
+        raise InputError(f"{folder} was trained with seed {stored.seed}, not {asked.seed}")
+    if stored.own_parts != asked.own_parts:
+        raise InputError(f"{folder} was trained with own parts {stored.own_parts}, not {asked.own_parts}")
+    old, new = stored.config.flat(), asked.config.flat()
+    differing = [f"{name} {old[name]} instead of {new[name]}" for name in old if old[name] != new[name]]
+    differing = [text for text in differing if not text.startswith("epochs ")]
+    if differing:
+        raise InputError(f"{folder} was trained with {', '.join(differing)}")

@@ -1,22 +1,22 @@
-"""Many runs as one program give what each run gives alone."""
+"""Many runs as one program give what each run gives alone; accelerated kernels give what the reference gives."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 import dwmr
-from dwmr.config import Config
+from dwmr.config import Config, Hyper
 from dwmr.data.batches import Loader, plan_epoch
 from dwmr.models.encoders import CELLS
 from dwmr.models.world_model import build_model
-from dwmr.ops.cpu import WORTH_COMPILING, InParts, quicken
 from dwmr.ops.native import library
-from dwmr.ops.stacked_engine import StackedEngine
-from dwmr.training.engine import PlainEngine, new_hyper
+from dwmr.training.epochs import EpochRunner, new_hyper
+from dwmr.training.learner import Learner, RunState
 from dwmr.training.objectives import OBJECTIVES, Objective, objective_of
 from dwmr.training.schedules import values_at
-from dwmr.training.schemes import SCHEMES, Learner, mixed_two_step
+from dwmr.training.schemes import SCHEMES, mixed_two_step
 
 CPU = torch.device("cpu")
 EPOCHS = 2
@@ -43,55 +43,46 @@ def family_of(config: Config, data) -> Objective:
     return objective_of(config, CELLS[config.encoder](data.image_shape) if config.by_cell else 1)
 
 
-def learner_of(config: Config, seed: int, data) -> Learner:
-    family = family_of(config, data)
-    model = build_model(config, data.image_shape, data.n_actions, decoder=family.decoder, seed=seed)
-    return Learner(model, family, new_hyper(CPU).lr, noisy_predictor=config.noisy_predictor)
-
-
 def plan_of(config: Config, seed: int, epoch: int, count: int):
     noise = OBJECTIVES[config.model].noise
     return plan_epoch(seed, epoch, count, config.batch_size, config.bits, noise=noise, triplets=config.triplets)
 
 
-def run_alone(config: Config, seed: int, data, epochs: int = EPOCHS, quickened=None):
-    learner, hyper = learner_of(config, seed, data), new_hyper(CPU)
-    if quickened is not None:
-        quickened(learner)
-    for optimizer in (learner.codes_optimizer, learner.predictor_optimizer):
-        optimizer.param_groups[0]["lr"] = hyper.lr
-    engine = PlainEngine(learner, hyper, SCHEMES[config.scheme], Loader(data, CPU, config.two_views, config.steps), "")
-    for epoch in range(epochs):
-        (figures,) = engine.run_epoch(
-            [plan_of(config, seed, epoch, len(data))], [values_at(config, epoch)], lambda steps: None
-        )
-    return learner, figures, engine.agreement(data)[0]
-
-
-def run_together(configs: list[Config], seeds: list[int], data, epochs: int = EPOCHS, scheme=None):
-    learners = [learner_of(config, seed, data) for config, seed in zip(configs, seeds)]
+def run(configs: list[Config], seeds: list[int], data, epochs=EPOCHS, scheme=None, fast=False, family=None, **modules):
+    """Train runs in one runner; their states, the figures of the last epoch, and their agreement."""
     first = configs[0]
-    how = scheme or SCHEMES[first.scheme]
-    engine = StackedEngine(learners, family_of(first, data), how, data, CPU, first.two_views, first.steps)
+    family = family or family_of(first, data)
+    hyper = new_hyper(CPU, len(seeds))
+    states = []
+    for config, seed in zip(configs, seeds):
+        model = build_model(
+            config, data.image_shape, data.n_actions, decoder=family.decoder, seed=seed, modules=modules
+        )
+        states.append(RunState(model, torch.zeros(())))
+    if len(seeds) == 1:
+        for optimizer in (states[0].codes_optimizer, states[0].predictor_optimizer):
+            optimizer.param_groups[0]["lr"] = hyper.lr
+    learner = Learner(states, family, hyper.lr, noisy_predictor=first.noisy_predictor)
+    loader = Loader(
+        data,
+        CPU,
+        states[0].model.normalize,
+        dtype=states[0].model.mean.dtype,
+        two_views=first.two_views,
+        steps=first.steps,
+    )
+    runner = EpochRunner(learner, scheme or SCHEMES[first.scheme], loader, hyper, fast=fast)
     for epoch in range(epochs):
         plans = [plan_of(config, seed, epoch, len(data)) for config, seed in zip(configs, seeds)]
-        figures = engine.run_epoch(plans, [values_at(config, epoch) for config in configs], lambda steps: None)
-    engine.settle()
-    return learners, figures, engine.agreement(data)
+        runner.start(plans, [values_at(config, epoch) for config in configs])
+        for _ in range(len(plans[0])):
+            runner.step()
+    return states, runner.figures(), runner.agreement(data)
 
 
-def state_of(learner: Learner) -> dict[str, torch.Tensor]:
-    moments = {
-        f"{name}.{index}.{key}": value
-        for name in ("codes_optimizer", "predictor_optimizer")
-        for index, state in getattr(learner, name).state_dict()["state"].items()
-        for key, value in state.items()
-    }
-    return {
-        **learner.model.state_dict(),
-        **{f"target.{k}": v for k, v in learner.target.state_dict().items()},
-        **moments,
-    }
+def run_alone(config: Config, seed: int, data, epochs: int = EPOCHS, **how):
+    (state,), (figures,), (agreement,) = run([config], [seed], data, epochs, **how)
+    return state, figures, agreement
 
 
 SETTINGS = [
@@ -136,8 +127,8 @@ def _compare(base: Config, data: dwmr.Transitions, weights_too: bool = True) -> 
     configs = [base, base.replace(lr=3e-4, gamma=0.3), base.replace(high=9, tau=0.8, cos=1.0)]
     seeds = [0, 4, 7]
     epochs = EPOCHS if weights_too else 1
-    learners, figures, agreements = run_together(configs, seeds, data, epochs)
-    for config, seed, learner, figure, agreement in zip(configs, seeds, learners, figures, agreements):
+    states, figures, agreements = run(configs, seeds, data, epochs)
+    for config, seed, state, figure, agreement in zip(configs, seeds, states, figures, agreements, strict=True):
         single, expected, agreed = run_alone(config, seed, data, epochs)
         rtol = 1e-6 if weights_too else 1e-4
         torch.testing.assert_close(figure.terms, expected.terms, rtol=rtol, atol=1e-9)
@@ -146,7 +137,7 @@ def _compare(base: Config, data: dwmr.Transitions, weights_too: bool = True) -> 
         torch.testing.assert_close(figure.ones, expected.ones)
         assert figure.flips == pytest.approx(expected.flips)
         assert agreement == pytest.approx(agreed)
-        weights, alone = state_of(learner), state_of(single)
+        weights, alone = state.tensors(), single.tensors()
         assert weights.keys() == alone.keys()
         for name, value in weights.items():
             torch.testing.assert_close(
@@ -160,7 +151,7 @@ def test_both_two_step_schemes_as_one_program(double_precision, ice):
     configs = [soft, soft.replace(scheme="two_step_st"), soft.replace(scheme="two_step_st", lr=3e-4)]
     assert len({config.structure() for config in configs}) == 1
     scheme = mixed_two_step(torch.tensor([False, True, True]))
-    _, figures, _ = run_together(configs, [0, 1, 2], data, scheme=scheme)
+    _, figures, _ = run(configs, [0, 1, 2], data, scheme=scheme)
     terms = []
     for seed, (config, figure) in enumerate(zip(configs, figures)):
         _, expected, _ = run_alone(config, seed, data)
@@ -176,7 +167,7 @@ def test_runs_together_equal_runs_alone_with_batch_norm(double_precision, ice, m
     which Adam scales up to 1e-3 a step, and which then shows in the running means."""
     data = ice[:192]
     base = dwmr.preset(f"iceslider/{model}", batch_size=64, **settings)
-    _, figures, _ = run_together([base, base], [0, 4], data, epochs=1)
+    _, figures, _ = run([base, base], [0, 4], data, epochs=1)
     for seed, figure in zip([0, 4], figures):
         _, expected, _ = run_alone(base, seed, data, epochs=1)
         torch.testing.assert_close(figure.terms, expected.terms, rtol=1e-4, atol=1e-6)
@@ -186,42 +177,25 @@ def test_a_run_driven_to_nan_leaves_the_others_unchanged(ice):
     data = ice[:320]
     base = dwmr.preset("iceslider/dwmr", batch_size=64)
     broken = base.replace(lr=1e30)
-    healthy, figures_before, _ = run_together([base, base, base], [0, 1, 2], data)
-    mixed, figures, _ = run_together([base, broken, base], [0, 1, 2], data)
+    healthy, figures_before, _ = run([base, base, base], [0, 1, 2], data)
+    mixed, figures, _ = run([base, broken, base], [0, 1, 2], data)
     assert not figures[1].finite or not torch.isfinite(figures[1].terms).all()
-    for run in (0, 2):
-        assert torch.equal(figures[run].terms, figures_before[run].terms)
-        before, after = state_of(healthy[run]), state_of(mixed[run])
+    for place in (0, 2):
+        assert torch.equal(figures[place].terms, figures_before[place].terms)
+        before, after = healthy[place].tensors(), mixed[place].tensors()
         assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_images_a_few_at_a_time_give_the_same_updates(double_precision, ice):
-    data = corner(ice[:96])
-    config = dwmr.preset("generic/dwmr+ae", batch_size=32, bits=24)
-
-    def a_few(learner: Learner) -> None:
-        networks = (learner.model.encoder, learner.target, learner.model.decoder)
-        learner.twins = {network: InParts(network, images=7) for network in networks}
-
-    whole, expected, _ = run_alone(config, 0, data)
-    parts, figures, _ = run_alone(config, 0, data, quickened=a_few)
-    torch.testing.assert_close(figures.terms, expected.terms, rtol=1e-9, atol=1e-12)
-    for name, value in state_of(parts).items():
-        torch.testing.assert_close(value, state_of(whole)[name], rtol=1e-6, atol=1e-8)
-
-
 @pytest.mark.parametrize("name", ["8puzzle/dwmr", "iceslider/dwmr", "iceslider/beta-vae", "generic/dwmr"])
-def test_a_quickened_run_begins_as_the_plain_run(name, ice):
+def test_an_accelerated_run_begins_as_the_reference(name, ice):
     """Later updates part: Adam's first steps have the learning rate's size however small a gradient, rounding or not.
-    Values and gradients of each network are compared in test_lanes."""
+    Values and gradients of each network are compared in tests/ops/test_native.py."""
     if library() is None:
         pytest.skip("no C++ compiler")
     data = ice[:192] if name.startswith("iceslider") else corner(ice[:192])
     config = dwmr.preset(name, batch_size=64)
     _, expected, _ = run_alone(config, 0, data, epochs=1)
-    _, figures, _ = run_alone(
-        config, 0, data, epochs=1, quickened=lambda learner: quicken(learner, learner.objective, WORTH_COMPILING)
-    )
+    _, figures, _ = run_alone(config, 0, data, epochs=1, fast=True)
     names = list(OBJECTIVES[config.model].terms)
     for place, term in enumerate(names):
         # Bits of a cell that is the same in all 64 images deviate by rounding alone, and that is standardised.
@@ -230,3 +204,71 @@ def test_a_quickened_run_begins_as_the_plain_run(name, ice):
             float(expected.terms[0, place]), rel=tolerance, abs=1e-5
         ), term
     torch.testing.assert_close(figures.terms[1:], expected.terms[1:], rtol=0.2, atol=0.1)
+
+
+class PlainEncoder(nn.Module):
+    """A user's encoder: nothing in it knows of runs, and ``flatten(1)`` would mix them up if it were not vmapped."""
+
+    def __init__(self, bits: int = 9) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 5, stride=3)
+        self.norm = nn.BatchNorm2d(4)
+        self.head = nn.Linear(4 * 6 * 6, bits)
+
+    def forward(self, images):
+        hidden = torch.tanh(self.norm(self.conv(images)))
+        return self.head(hidden.flatten(1))
+
+
+class PlainPredictor(nn.Module):
+    def __init__(self, bits: int = 9) -> None:
+        super().__init__()
+        self.of_codes, self.of_actions = nn.Linear(bits, 16), nn.Linear(4, 16, bias=False)
+        self.out = nn.Linear(16, bits)
+
+    def forward(self, codes, actions):
+        return self.out(nn.functional.gelu(self.of_codes(codes) * self.of_actions(actions)))
+
+
+def few_ones(codes, hyper):
+    """A user's loss term, written for one run: a mean over everything."""
+    return codes.probs.mean() * hyper.gamma
+
+
+def test_networks_and_terms_of_a_user_take_part(double_precision, ice):
+    data = corner(ice[:96])
+    config = dwmr.preset("generic/dwmr", batch_size=32, bits=9, encoder="custom", predictor="custom", high=9)
+    family = OBJECTIVES["dwmr"].adding("few_ones", few_ones, weight=0.3)
+    configs = [config, config.replace(lr=3e-4, gamma=0.3)]
+    how = {"family": family, "encoder": PlainEncoder, "predictor": PlainPredictor}
+    states, figures, agreements = run(configs, [1, 2], data, **how)
+    for config, seed, state, figure, agreement in zip(configs, [1, 2], states, figures, agreements, strict=True):
+        single, expected, agreed = run_alone(config, seed, data, **how)
+        torch.testing.assert_close(figure.terms, expected.terms, rtol=1e-6, atol=1e-9)
+        assert agreement == pytest.approx(agreed)
+        for name, value in state.tensors().items():
+            if "conv.bias" not in name:  # before a BatchNorm, where its gradient is rounding noise
+                torch.testing.assert_close(value, single.tensors()[name], rtol=1e-5, atol=2e-3)
+
+
+def test_trying_an_update_leaves_everything_as_it_was(ice):
+    config = dwmr.preset("iceslider/dwmr", batch_size=64)
+    data = ice[:128]
+    hyper = new_hyper(CPU, 2)
+    model = [build_model(config, data.image_shape, data.n_actions, decoder=False, seed=seed) for seed in (0, 1)]
+    states = [RunState(each, torch.zeros(())) for each in model]
+    learner = Learner(states, OBJECTIVES["dwmr"], hyper.lr)
+    runner = EpochRunner(learner, SCHEMES["two_step"], Loader(data, CPU, model[0].normalize), hyper, fast=False)
+    before = [{name: value.clone() for name, value in state.tensors().items()} for state in states]
+    runner.start([plan_of(config, seed, 0, len(data)) for seed in (0, 1)], [values_at(config, 0)] * 2)
+    runner.prepare()
+    for state, kept in zip(states, before, strict=True):
+        for name, value in state.tensors().items():
+            assert torch.equal(value, kept[name]), name
+    assert int(runner.counter) == 0
+
+
+def test_hyperparameters_of_one_run_are_scalars_and_of_several_have_the_run_axis():
+    assert isinstance(new_hyper(CPU), Hyper)
+    assert new_hyper(CPU).lr.shape == ()
+    assert new_hyper(CPU, 3).tau.shape == (3,)

@@ -1,0 +1,100 @@
+"""Whether accelerated kernels are in use, and how several runs pass through one.
+
+Inside ``with accelerated()`` the operations of this package use their CUDA or CPU kernels where they fit; outside, and
+wherever they do not fit, each operation is its reference in plain PyTorch. The trainer decides; networks and losses
+only call the operations.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+INTERPRETED = False  # True: Triton kernels take CPU tensors too, for tests in Triton's interpreter
+
+_in_use: ContextVar[bool] = ContextVar("dwmr_kernels", default=False)
+
+
+@contextmanager
+def accelerated(use: bool = True) -> Iterator[None]:
+    """Use accelerated kernels in this block."""
+    token = _in_use.set(use)
+    try:
+        yield
+    finally:
+        _in_use.reset(token)
+
+
+def in_use() -> bool:
+    return _in_use.get()
+
+
+@functools.cache
+def has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def on_gpu(x: Tensor) -> bool:
+    return x.is_cuda or INTERPRETED
+
+
+def use_triton(x: Tensor) -> bool:
+    """Whether a Triton kernel may take this tensor."""
+    return _in_use.get() and on_gpu(x) and x.dtype == torch.float32 and has_triton()
+
+
+def use_cpu_kernels(x: Tensor) -> bool:
+    """Whether a C++ kernel may take this tensor; the kernels are compiled on first use."""
+    from dwmr.ops.native import library
+
+    return _in_use.get() and x.device.type == "cpu" and x.dtype == torch.float32 and library() is not None
+
+
+def define(
+    name: str,
+    forward: Callable[..., Any],
+    fake: Callable[..., Any],
+    *,
+    schema: str,
+    setup: Callable[..., None] | None = None,
+    backward: Callable[..., Any] | None = None,
+) -> Callable[..., Any]:
+    """Register ``dwmr::name`` with `torch.library`: implementation, fake kernel, gradient and `torch.vmap` rule.
+
+    Every tensor that the operation takes and returns has a leading run axis, so `torch.vmap` only has to merge the axis
+    that it maps over with that one.
+    """
+    op = torch.library.custom_op(f"dwmr::{name}", forward, mutates_args=(), schema=schema)
+    op.register_fake(fake)
+    if backward is not None:
+        op.register_autograd(backward, setup_context=setup)
+    op.register_vmap(functools.partial(_merge_runs, op))
+    return op
+
+
+def _merge_runs(op: Callable[..., Any], info: Any, in_dims: Sequence[Any], *args: Any) -> tuple[Any, Any]:
+    """The vmap rule: tensors (B, S, …) pass through as (B · S, …)."""
+    size = info.batch_size
+    values, spec = pytree.tree_flatten(args)
+    dims = pytree.tree_flatten(in_dims, is_leaf=lambda dim: dim is None)[0]
+    runs = next(value.movedim(dim, 0).shape[1] for value, dim in zip(values, dims, strict=True) if isinstance(dim, int))
+    merged = [
+        value if not isinstance(value, Tensor) else _merged(value, dim, size)
+        for value, dim in zip(values, dims, strict=True)
+    ]
+    found = op(*pytree.tree_unflatten(merged, spec))
+    apart = pytree.tree_map(lambda tensor: tensor.unflatten(0, (size, runs)), found)
+    return apart, pytree.tree_map(lambda _: 0, apart)
+
+
+def _merged(value: Tensor, dim: int | None, size: int) -> Tensor:
+    value = value.unsqueeze(0).expand(size, *value.shape) if dim is None else value.movedim(dim, 0)
+    return value.flatten(0, 1)

@@ -1,0 +1,179 @@
+"""A `torch.nn.Sequential` that runs neighbouring layers in fused kernels where these are in use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, cast, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from dwmr.ops import batch_norm, conv2d
+from dwmr.ops.conv_chain import Link, conv_chain, conv_chain_eval
+from dwmr.ops.conv_chain import fits as chain_takes
+from dwmr.ops.conv_decoder import conv_decoder
+from dwmr.ops.conv_features import EPS, conv_features
+from dwmr.ops.dispatch import use_cpu_kernels, use_triton
+
+
+@runtime_checkable
+class LinkedBlock(Protocol):
+    """A block of layers that is one link of a chain of convolutions."""
+
+    training: bool
+
+    def link(self) -> Link: ...
+
+
+class Sequential(nn.Sequential):
+    """Layers in sequence, like `torch.nn.Sequential`, with the same names of parameters.
+
+    Inside ``with dwmr.ops.dispatch(True)``, layers that the kernels know are computed together; which these are depends
+    on the layers alone, so a network of your own gains as much as ours. A residual block takes part as a `LinkedBlock`.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if use_triton(x):
+            return self._on_gpu(x)
+        if use_cpu_kernels(x):
+            return self._on_cpu(x)
+        return super().forward(x)
+
+    def _on_cpu(self, x: Tensor) -> Tensor:
+        layers = list(self)
+        blocks = feature_blocks(layers)
+        if blocks is not None and not x.requires_grad:
+            return conv_features(x, *blocks)
+        links = chain_links(layers)
+        if links is None or not chain_takes(len(x)):
+            return super().forward(x)
+        training = {link.norm.training for link in links if link.norm is not None}
+        if training <= {True}:
+            return conv_chain(x, links)
+        return conv_chain_eval(x, links) if training == {False} and not torch.is_grad_enabled() else super().forward(x)
+
+    def _on_gpu(self, x: Tensor) -> Tensor:
+        layers = list(self)
+        blocks = feature_blocks(layers)
+        if blocks is not None and not x.requires_grad and _pools_evenly(x, blocks[1]) and _narrow(layers):
+            return conv_features(x, *blocks)
+        decoder = decoder_blocks(layers, x.shape[-2:])
+        if decoder is not None and _narrow(layers):
+            return conv_decoder(x, *decoder)
+        while layers:
+            x, layers = _step_on_gpu(x, layers)
+        return x
+
+
+def feature_blocks(layers: Sequence[nn.Module]) -> tuple[list[Tensor], list[bool]] | None:
+    """The arguments of `conv_features` if all layers are such blocks, else None."""
+    parameters: list[Tensor] = []
+    pools: list[bool] = []
+    rest = list(layers)
+    while rest:
+        match rest:
+            case [nn.Conv2d() as conv, nn.GroupNorm() as norm, nn.ReLU(), *rest] if _block(conv, norm):
+                pools.append(bool(rest) and _halves(rest[0]))
+                rest = rest[1:] if pools[-1] else rest
+                parameters += [conv.weight, norm.weight, norm.bias]
+            case _:
+                return None
+    return (parameters, pools) if pools else None
+
+
+def decoder_blocks(layers: Sequence[nn.Module], plane: Sequence[int]) -> tuple[list[Tensor], list[bool]] | None:
+    """The arguments of `conv_decoder` if all layers are such blocks for features of this size, else None."""
+    parameters: list[Tensor] = []
+    doubles: list[bool] = []
+    sides = tuple(plane)
+    rest = list(layers)
+    while rest:
+        twice = tuple(2 * side for side in sides)
+        doubled = isinstance(rest[0], nn.Upsample) and rest[0].size == twice and rest[0].mode == "nearest"
+        sides = twice if doubled else sides
+        match rest[1:] if doubled else rest:
+            case [nn.Conv2d() as conv, nn.GroupNorm() as norm, nn.ReLU(), *rest] if _block(conv, norm):
+                parameters += [conv.weight, norm.weight, norm.bias]
+            case [nn.Conv2d() as conv] if _same_size(conv) and conv.bias is not None:
+                return [*parameters, conv.weight, conv.bias], [*doubles, doubled]
+            case _:
+                return None
+        doubles.append(doubled)
+    return None
+
+
+def chain_links(layers: Sequence[nn.Module]) -> list[Link] | None:
+    """The links of `conv_chain` if all layers are such links with a flattening at the end, else None."""
+    links: list[Link] = []
+    rest = list(layers)
+    while rest:
+        match rest:
+            case [nn.Flatten()] if links:
+                return links if all(link.fits for link in links) else None
+            case [nn.Conv2d() as conv, nn.BatchNorm2d() as norm, nn.ReLU(), *rest]:
+                links.append(Link(conv, norm))
+            case [nn.Conv2d() as conv, *rest]:
+                links.append(Link(conv))
+            case [LinkedBlock() as block, *rest]:
+                links.append(block.link())
+            case _:
+                return None
+    return None
+
+
+def _step_on_gpu(x: Tensor, layers: list[nn.Module]) -> tuple[Tensor, list[nn.Module]]:
+    """The first layers that can be computed together, and the layers after them."""
+    first, *rest = layers
+    if isinstance(first, LinkedBlock) and first.training and conv2d.fits(first.link().conv, x):
+        link = first.link()
+        if link.norm is not None and batch_norm.fits(link.norm) and link.residual:
+            y = conv2d.conv2d(x, link.conv)
+            return torch.relu(x + batch_norm.batch_norm(y, link.norm, relu=False, bias=_detached(link.conv))), rest
+    if conv2d.fits(first, x):
+        y = (
+            conv2d.conv_transpose2d(x, first)
+            if isinstance(first, nn.ConvTranspose2d)
+            else conv2d.conv2d(x, cast(nn.Conv2d, first))
+        )
+        if rest and batch_norm.fits(rest[0]) and rest[0].training:
+            norm, *rest = rest
+            relu = bool(rest) and isinstance(rest[0], nn.ReLU)
+            y = batch_norm.batch_norm(y, cast(nn.BatchNorm2d, norm), relu=relu, bias=_detached(first))
+            return y, rest[1:] if relu else rest
+        bias = cast(Tensor | None, first.bias)
+        return (y if bias is None else y + bias[:, None, None]), rest
+    return first(x), rest
+
+
+def _detached(layer: nn.Module) -> Tensor | None:
+    bias = cast(Tensor | None, layer.bias)
+    return None if bias is None else bias.detach()
+
+
+def _same_size(conv: nn.Conv2d) -> bool:
+    sides = (conv.kernel_size, conv.stride, conv.dilation, conv.padding)
+    return sides == ((3, 3), (1, 1), (1, 1), (1, 1)) and conv.groups == 1 and conv.padding_mode == "zeros"
+
+
+def _block(conv: nn.Conv2d, norm: nn.GroupNorm) -> bool:
+    by_channel = norm.num_groups == norm.num_channels and norm.affine and norm.eps == EPS
+    return _same_size(conv) and conv.bias is None and by_channel
+
+
+def _halves(layer: nn.Module) -> bool:
+    return isinstance(layer, nn.AvgPool2d) and layer.kernel_size == 2 and layer.padding == 0 and not layer.ceil_mode
+
+
+def _pools_evenly(x: Tensor, pools: Sequence[bool]) -> bool:
+    return all(side % 2 ** sum(pools) == 0 for side in x.shape[-2:])
+
+
+def _narrow(layers: Sequence[nn.Module]) -> bool:
+    """Whether every convolution, with the four copies that a doubling makes of its outputs, fits the kernels."""
+    before: list[nn.Module | None] = [None, *layers]
+    return all(
+        max(layer.in_channels, (4 if isinstance(previous, nn.Upsample) else 1) * layer.out_channels)
+        <= conv2d.MAX_CHANNELS
+        for previous, layer in zip(before, layers)
+        if isinstance(layer, nn.Conv2d)
+    )

@@ -1,0 +1,177 @@
+"""Runs whole epochs of a learner: update after update as it reads, or recorded once as a CUDA graph and replayed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dwmr import ops
+from dwmr.config import HYPER_NAMES, Hyper
+from dwmr.data.batches import EpochPlan, Loader
+from dwmr.data.transitions import Transitions
+from dwmr.models.agreement import next_code_agreement
+from dwmr.models.bits import threshold
+from dwmr.ops.capture import capture, undone
+from dwmr.training.learner import Learner
+from dwmr.training.schemes import Scheme
+
+log = logging.getLogger("dwmr")
+
+
+@dataclass(frozen=True)
+class EpochFigures:
+    """What one run did in an epoch of U updates, on the CPU.
+
+    terms  (U, T) the loss terms, in the objective's order
+    ones   (K,) how often each bit was 1
+    flips  bits flipped by an action, on average
+    finite whether every weight is still a finite number
+    """
+
+    terms: Tensor
+    ones: Tensor
+    flips: float
+    finite: bool
+
+
+class EpochRunner:
+    """Drives a learner through epochs: ``start``, one ``step`` per update, ``figures``.
+
+    An update reads its place in the epoch from a counter on the device and adds its figures to buffers there, so it can
+    be recorded: what changes over a run (weights of the terms, learning rate, τ, γ, …) lies in tensors, and schedules
+    never record again.
+
+    Args:
+        learner: the runs.
+        scheme: what an update does.
+        loader: the minibatches of these runs.
+        hyper: the tensors that hold the current hyperparameters.
+        fast: use accelerated kernels and, on a GPU, record the update. False: the reference.
+    """
+
+    def __init__(self, learner: Learner, scheme: Scheme, loader: Loader, hyper: Hyper, *, fast: bool) -> None:
+        self.learner, self.scheme, self.loader, self.hyper, self.fast = learner, scheme, loader, hyper, fast
+        self.device = loader.device
+        self.recorded = fast and self.device.type == "cuda"
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.stream = torch.cuda.Stream() if self.recorded else None
+        self.counter = torch.zeros(1, dtype=torch.int64, device=self.device)
+        self.terms = self.ones = self.flips = torch.empty(0)
+        self.val: tuple[Transitions, list[Tensor]] | None = None
+
+    @property
+    def description(self) -> str:
+        runs = len(self.learner.runs)
+        how = "recorded updates" if self.recorded else "accelerated kernels" if self.fast else "the reference path"
+        return f"{runs} run{'s' if runs > 1 else ''} on {self.device.type}: {how}"
+
+    def start(self, plans: Sequence[EpochPlan], values: Sequence[dict[str, float]]) -> None:
+        """Begin an epoch, given each run's random choices and hyperparameters."""
+        self._fill_hyper(values)
+        self.loader.lay_out(plans)
+        runs = () if len(plans) == 1 else (len(plans),)
+        model = self.learner.runs[0].model
+        shape = (len(plans[0]), len(self.learner.objective.terms), *runs)
+        if self.terms.shape != shape:
+            self.graph = None
+            self.terms = torch.zeros(shape, device=self.device)
+            self.ones = torch.zeros(*runs, model.bits, device=self.device)
+            self.flips = torch.zeros(runs, device=self.device)
+        for buffer in (self.counter, self.terms, self.ones, self.flips):
+            buffer.zero_()
+        self.learner.train()
+
+    def prepare(self) -> None:
+        """Try an update after `start`, leaving everything as it was: record it, or just see whether it works.
+
+        Raises:
+            RuntimeError: the networks or the objective cannot be trained this way.
+        """
+        if self.recorded:
+            self.graph = capture(self._update, self._state, rewind=self.counter.zero_)
+        else:
+            with undone(self._state):
+                self._update()
+
+    def step(self) -> None:
+        """One update."""
+        if not self.recorded:
+            self._update()
+            return
+        with torch.cuda.stream(self.stream) if self.stream else nullcontext():
+            if self.graph is None:
+                self.graph = capture(self._update, self._state, rewind=self.counter.zero_)
+            self.graph.replay()
+
+    def figures(self) -> list[EpochFigures]:
+        """What each run did since `start`."""
+        if self.stream is not None:
+            self.stream.synchronize()
+        updates = len(self.terms)
+        terms, ones, flips = self.terms.cpu(), (self.ones / updates).cpu(), (self.flips / updates).cpu()
+        runs = self.learner.runs
+        if len(runs) == 1:
+            return [EpochFigures(terms, ones, float(flips), runs[0].is_finite())]
+        return [EpochFigures(terms[..., k], ones[k], float(flips[k]), run.is_finite()) for k, run in enumerate(runs)]
+
+    def agreement(self, val: Transitions) -> list[dict[str, float]]:
+        """`dwmr.models.agreement.next_code_agreement` of every run."""
+        if len(self.learner.runs) == 1:
+            return [next_code_agreement(self.learner.runs[0].model, val)]
+        return self._agreement_of_all(val)
+
+    @torch.no_grad()
+    def _agreement_of_all(self, val: Transitions, batch: int = 512) -> list[dict[str, float]]:
+        runs, device = len(self.learner.runs), self.device
+        if self.val is None or self.val[0] is not val:
+            arrays = (val.obs, val.next_obs, val.actions.astype(np.int64))
+            self.val = val, [torch.from_numpy(np.array(array)).to(device) for array in arrays]
+        model = self.learner.runs[0].model
+        self.learner.train(False)
+        exact, right = torch.zeros(runs, device=device), torch.zeros(runs, device=device)
+        for obs, next_obs, actions in zip(*(array.split(batch) for array in self.val[1]), strict=True):
+            codes, next_codes = self._encode(obs), self._encode(next_obs)
+            logits = self.learner.predict(codes, model.one_hot(actions).expand(runs, -1, -1))
+            same = threshold(torch.sigmoid(logits)) == next_codes
+            exact += same.all(-1).sum(-1)
+            right += same.float().mean(-1).sum(-1)
+        count = len(val) / 100
+        return [
+            {"exact_next": whole / count, "bits_next": bits / count}
+            for whole, bits in zip(exact.tolist(), right.tolist(), strict=True)
+        ]
+
+    def _encode(self, images: Tensor) -> Tensor:
+        frames = self.learner.runs[0].model.normalize(images)
+        logits = self.learner.networks["encoder"](frames.expand(len(self.learner.runs), *frames.shape))
+        return threshold(torch.sigmoid(logits))
+
+    def _update(self) -> None:
+        with ops.accelerated(self.fast):
+            result = self.scheme(self.learner, self.loader.batch(self.counter), self.hyper)
+        terms = torch.stack([result.terms[name] for name in self.learner.objective.terms])
+        self.terms.index_copy_(0, self.counter, terms[None].to(self.terms.dtype))
+        self.ones += result.bits.mean(-2)
+        self.flips += (result.bits != result.next_bits).sum(-1).float().mean(-1)
+        self.counter += 1
+
+    def _state(self) -> list[Tensor]:
+        return [*self.learner.state(), self.counter, self.terms, self.ones, self.flips]
+
+    def _fill_hyper(self, values: Sequence[dict[str, float]]) -> None:
+        for name in values[0]:
+            tensor = getattr(self.hyper, name)
+            numbers = torch.tensor([now[name] for now in values], dtype=tensor.dtype)
+            tensor.copy_(numbers.view(tensor.shape))
+
+
+def new_hyper(device: torch.device, runs: int = 1) -> Hyper:
+    """Hyperparameters as tensors on the device: scalars for one run, (S,) for several."""
+    shape = () if runs == 1 else (runs,)
+    return Hyper(**{name: torch.zeros(shape, device=device) for name in HYPER_NAMES})

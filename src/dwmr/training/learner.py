@@ -1,0 +1,189 @@
+"""A learner: everything that an update changes, for one run or for several that are trained as one program."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dwmr.config import Hyper
+from dwmr.data.batches import Batch
+from dwmr.models.bits import binary_concrete, straight_through, threshold
+from dwmr.models.run_folder import load_weights
+from dwmr.models.world_model import WorldModel
+from dwmr.training.objectives import Codes, LaterCodes, Objective
+from dwmr.training.stacking import Stack, StackedAdam
+
+OPTIMIZERS = ("codes_optimizer", "predictor_optimizer")
+
+
+class RunState:
+    """One run in training: its model, its target encoder and its optimizers.
+
+    Encoder and decoder share one Adam and the predictor has another, so that a step of the predictor alone leaves the
+    rest untouched, including its moments. The learning rate is a tensor that the schedule writes to.
+    """
+
+    def __init__(self, model: WorldModel, lr: Tensor) -> None:
+        self.model = model
+        self.target = copy.deepcopy(model.encoder).requires_grad_(False).eval()
+        codes = [*model.encoder.parameters(), *(model.decoder.parameters() if model.decoder else ())]
+        settings: dict[str, Any] = {"lr": lr, "fused": True, "capturable": model.device.type == "cuda"}
+        self.codes_optimizer = torch.optim.Adam(codes, **settings)
+        self.predictor_optimizer = torch.optim.Adam(model.predictor.parameters(), **settings)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All of it, by the names under which a checkpoint stores it."""
+        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        tensors |= {f"target.{name}": value for name, value in self.target.state_dict().items()}
+        for label in OPTIMIZERS:
+            for index, state in getattr(self, label).state_dict()["state"].items():
+                tensors |= {f"{label}.{index}.{name}": value for name, value in state.items()}
+        return tensors
+
+    def load_tensors(self, tensors: Mapping[str, Tensor], source: str | Path) -> None:
+        """The inverse of `tensors`, read from the run folder ``source``."""
+        load_weights(self.model, tensors, "model.", source)
+        load_weights(self.target, tensors, "target.", source)
+        for label in OPTIMIZERS:
+            optimizer = getattr(self, label)
+            state: dict[int, dict[str, Tensor]] = {}
+            for name, value in tensors.items():
+                if name.startswith(f"{label}."):
+                    _, index, field = name.split(".")
+                    state.setdefault(int(index), {})[field] = value.to(self.model.device)
+            lr = [group["lr"] for group in optimizer.param_groups]
+            optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+            # load_state_dict copies the groups; the learning rate must stay the tensor that the schedule writes to.
+            for group, value in zip(optimizer.param_groups, lr, strict=True):
+                group["lr"] = value
+
+    def is_finite(self) -> bool:
+        return bool(torch.stack([torch.isfinite(each).all() for each in self.model.parameters()]).all())
+
+
+class Learner:
+    """S ≥ 1 runs of one architecture and objective, as the schemes see them.
+
+    One run calls its own modules on tensors (N, …): this is the reference, and no run axis enters its arithmetic.
+    Several runs call theirs through `torch.vmap`, on tensors (S, N, …) and hyperparameters (S,).
+    """
+
+    def __init__(
+        self, runs: Sequence[RunState], objective: Objective, lr: Tensor, *, noisy_predictor: bool = False
+    ) -> None:
+        self.runs, self.objective, self.noisy_predictor = list(runs), objective, noisy_predictor
+        first = self.runs[0]
+        roles = ["encoder", "predictor", *(["decoder"] if first.model.decoder is not None else [])]
+        self.networks: dict[str, Callable[..., Tensor]] = {}
+        if len(self.runs) == 1:
+            self.networks = {role: getattr(first.model, role) for role in roles} | {"target": first.target}
+            self.codes_optimizer: Any = first.codes_optimizer
+            self.predictor_optimizer: Any = first.predictor_optimizer
+            return
+        stacks = {role: Stack([getattr(run.model, role) for run in self.runs]) for role in roles}
+        self.networks = {**stacks, "target": Stack([run.target for run in self.runs])}
+        of_codes = [stacks[role] for role in roles if role != "predictor"]
+        self.codes_optimizer = StackedAdam(of_codes, [run.codes_optimizer for run in self.runs], lr)
+        self.predictor_optimizer = StackedAdam(
+            [stacks["predictor"]], [run.predictor_optimizer for run in self.runs], lr
+        )
+
+    def each(self, function: Callable[..., Any], *inputs: Any) -> Any:
+        """``function``, written for one run, of the inputs of every run."""
+        return function(*inputs) if len(self.runs) == 1 else torch.vmap(function)(*inputs)
+
+    def probabilities(self, images: Tensor, hyper: Hyper) -> tuple[Tensor, Tensor]:
+        """Logits and bit probabilities by the online encoder."""
+        logits = self.networks["encoder"](images)
+        return logits, self.each(lambda x, temperature: torch.sigmoid(x / temperature), logits, hyper.temperature)
+
+    @torch.no_grad()
+    def target_bits(self, batch: Batch) -> Tensor:
+        """Bits of the next images by the target encoder, on its running statistics; if there is a second view of the
+        same state, of both together."""
+        logits = self.networks["target"](batch.next_images)
+        if batch.second_views is not None:
+            logits = logits + self.networks["target"](batch.second_views)
+        return threshold(torch.sigmoid(logits))
+
+    @torch.no_grad()
+    def later_bits(self, batch: Batch) -> list[Tensor]:
+        """Target bits of the images after each later action."""
+        return [threshold(torch.sigmoid(self.networks["target"](step.images))) for step in batch.later]
+
+    def noised(self, logits: Tensor, probs: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
+        """Binary Concrete samples if the objective asks for them, else the probabilities."""
+        if not self.objective.noise or batch.noise is None:
+            return probs
+        return self.each(binary_concrete, logits, batch.noise, hyper.noise, hyper.temperature)
+
+    def predict(self, codes: Tensor, actions: Tensor) -> Tensor:
+        return self.networks["predictor"](codes, actions)
+
+    def predict_later(self, logits: Tensor, batch: Batch, later_bits: list[Tensor]) -> LaterCodes:
+        """On from the logits of the next bits, which are made bits again before each action."""
+        steps = []
+        for step, bits in zip(batch.later, later_bits, strict=True):
+            logits = self.predict(straight_through(torch.sigmoid(logits)), step.actions)
+            steps.append((logits, bits, step.seen))
+        return tuple(steps)
+
+    def decode(self, codes: Tensor) -> Tensor | None:
+        return self.networks["decoder"](codes) if "decoder" in self.networks else None
+
+    def evaluate(self, codes: Codes, hyper: Hyper) -> tuple[Tensor, dict[str, Tensor]]:
+        """The objective's weighted sum, and each term unweighted."""
+        if len(self.runs) == 1:
+            return self.objective.evaluate(codes, hyper)
+        given = {name: value for name, value in vars(codes).items() if value is not None and value != ()}
+        return torch.vmap(lambda codes, hyper: self.objective.evaluate(Codes(**codes), Hyper(**hyper)))(
+            given, vars(hyper)
+        )
+
+    def descend(self, loss: Tensor, *optimizers: Any) -> None:
+        """One optimizer step on a loss; the losses of several runs are summed, each reaches its own weights only."""
+        for optimizer in optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        loss.sum().backward()
+        for optimizer in optimizers:
+            optimizer.step()
+
+    @torch.no_grad()
+    def move_target(self, tau: float | Tensor) -> None:
+        """φ' ← τ φ' + (1 − τ) φ, after every optimizer step; buffers (running statistics) are copied."""
+        if len(self.runs) > 1:
+            slow, fast = self._stack("target"), self._stack("encoder")
+            slow.flat.lerp_(fast.flat, torch.as_tensor(1 - tau)[:, None])
+            pairs = [(slow.buffers[name], fast.buffers[name]) for name in fast.buffers]
+        else:
+            encoder, target = self.runs[0].model.encoder, self.runs[0].target
+            for behind, ahead in zip(target.parameters(), encoder.parameters(), strict=True):
+                behind.lerp_(ahead, 1 - tau)
+            pairs = list(zip(target.buffers(), encoder.buffers(), strict=True))
+        for kept, current in pairs:
+            kept.copy_(current)
+
+    def train(self, mode: bool = True) -> None:
+        """Training or evaluation mode of every run's networks; target encoders stay in evaluation mode."""
+        for run in self.runs:
+            run.model.train(mode)
+
+    def state(self) -> list[Tensor]:
+        """Every tensor that an update changes."""
+        networks = [module for run in self.runs for module in (run.model, run.target)]
+        tensors = [each for module in networks for each in (*module.parameters(), *module.buffers())]
+        for run in self.runs:
+            for optimizer in (run.codes_optimizer, run.predictor_optimizer):
+                tensors += [each for state in optimizer.state.values() for each in state.values()]
+        return tensors
+
+    def _stack(self, role: str) -> Stack:
+        stack = self.networks[role]
+        if not isinstance(stack, Stack):
+            raise TypeError(f"the {role} of a single run is not stacked")
+        return stack
