@@ -1,18 +1,26 @@
-"""Training speed on this machine: the naive loop, the plain path and the fast path, side by side.
+"""Training speed on this machine.
 
-    python benchmarks/run.py --out benchmarks/results/h200.json      # on a GPU: whole runs of ten seeds
-    python benchmarks/run.py --out benchmarks/results/cpu2.json      # without one: seconds an epoch
+    python benchmarks/run.py --out benchmarks/results/h200.json      # on a GPU
+    python benchmarks/run.py --out benchmarks/results/cpu2.json      # without one
 
-Seconds of the naive loop and of the plain path are extrapolated from some updates to whole runs; the fast path's ten
-runs are trained and evaluated whole. Machines are noisy: what is compared is measured in turn over several rounds, each
-figure is the median of its rounds, and the rounds themselves are kept beside it (``…_rounds``).
+Parts, each kept in the file as soon as it is measured (``--only`` measures some again):
+
+    paths       the naive loop, the reference path and the fast path, one run: seconds an epoch
+    runs        GPU: ten seeds trained and evaluated whole
+    own         GPU: a user's plain networks and loss term, by the reference and by recorded updates, one seed and ten
+    kernels     what an update loses without each accelerated operation
+    growth      milliseconds an update for minibatches of N images and, on a GPU, for S runs at once
+    coskewness  the term and its gradient in three forms
+    profile     GPU: the costliest kernels of an update
+
+Machines are noisy: what is compared is measured in turn over several rounds, each figure is the median of its rounds,
+and the rounds are kept beside it (``…_rounds``).
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
-import dataclasses
 import json
 import logging
 import os
@@ -28,275 +36,313 @@ from typing import Any
 
 import naive
 import torch
+from torch import nn
 
 import dwmr
-from dwmr.data.collect import collect_world
+from dwmr import ops
+from dwmr.data.collect import cached_world
 from dwmr.evaluation.evaluate import evaluate_many
-from dwmr.files import atomic_write_json, atomic_write_text, cache_folder
+from dwmr.files import atomic_write_json
 from dwmr.models.world_model import build_model, image_statistics
-from dwmr.ops import coskewness as symmetric
-from dwmr.ops import lanes
+from dwmr.ops import coskewness
 from dwmr.ops.capture import WARM_UPS
-from dwmr.ops.native import library
-from dwmr.training import losses
+from dwmr.ops.dispatch import OPERATIONS, without
+from dwmr.training.objectives import OBJECTIVES
 
 Figures = dict[str, Any]
 ROUNDS = 5
+WORLDS = ("8puzzle", "iceslider")
+WHOLE = ("8puzzle/dwmr", "iceslider/dwmr", "8puzzle/strong", "iceslider/strong")
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+ON_GPU = DEVICE.type == "cuda"
 
 
-def machine(device: torch.device) -> str:
-    name = torch.cuda.get_device_name() if device.type == "cuda" else platform.processor() or platform.machine()
+def machine() -> str:
+    name = torch.cuda.get_device_name() if ON_GPU else platform.processor() or platform.machine()
     return f"{name}, {os.cpu_count()} CPU cores, Python {platform.python_version()}, torch {torch.__version__}"
 
 
-def data_of(benchmark: str) -> dwmr.Splits:
-    folder = cache_folder() / "data" / benchmark
-    if not folder.exists():
-        collect_world(benchmark, folder)
-    return dwmr.load_splits(folder)
+def data_of(world: str) -> dwmr.Splits:
+    return dwmr.load_splits(cached_world(world))
 
 
-def timed(function: Callable[[], Any], device: torch.device) -> float:
-    if device.type == "cuda":
+def timed(function: Callable[[], Any]) -> float:
+    if ON_GPU:
         torch.cuda.synchronize()
     started = time.perf_counter()
     function()
-    if device.type == "cuda":
+    if ON_GPU:
         torch.cuda.synchronize()
     return time.perf_counter() - started
 
 
-def naive_epoch(preset: str, splits: dwmr.Splits, device: torch.device, updates: int) -> float:
-    """Seconds an epoch of the naive loop, from some of its updates."""
-    config, train = dwmr.preset(preset), splits.train
+def in_turn(steps: dict[str, Callable[[], float]]) -> Figures:
+    """The median of what each step returns over the rounds, one step after the other within a round."""
+    rounds: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(ROUNDS):
+        for name, step in steps.items():
+            rounds[name].append(step())
+    medians = {name: statistics.median(values) for name, values in rounds.items()}
+    return medians | {f"{name}_rounds": values for name, values in rounds.items()}
+
+
+def update_seconds(config: dwmr.Config, train: dwmr.Transitions, updates: int, runs: int = 1, **words: Any) -> float:
+    """Seconds an update of some runs: two epochs over part of the data, of which the second counts."""
+    part = train[: updates * config.batch_size]
+    config = config.replace(epochs=max(2, -(-100 // updates)))  # long enough for a CPU to compile its kernels
+    found = dwmr.train_many(config, train=part, seeds=range(runs), device=str(DEVICE), progress=False, **words)
+    run = next(each for each in found if isinstance(each, dwmr.Run))
+    return run.metrics[-1]["seconds"] / updates
+
+
+def naive_update(world: str, updates: int) -> float:
+    config, train = dwmr.preset(f"{world}/dwmr"), data_of(world).train
     model = build_model(config, train.image_shape, train.n_actions, decoder=False)
     if config.standardize:
         mean, std = image_statistics(train.obs[:2000])
         model.mean.copy_(mean)
         model.std.copy_(std)
-    model.to(device)
+    model.to(DEVICE)
     target = copy.deepcopy(model.encoder).eval()
     naive.train_updates(model, target, config, train, 2)
-    seconds = timed(lambda: naive.train_updates(model, target, config, train, updates), device)
-    return seconds / updates * (len(train) // config.batch_size)
+    return timed(lambda: naive.train_updates(model, target, config, train, updates)) / updates
 
 
-def path_epoch(preset: str, splits: dwmr.Splits, device: torch.device, updates: int, fast: str) -> float:
-    """Seconds an epoch of the plain or the fast path, one run: two epochs over part of the data, the second counts."""
-    config = dwmr.preset(preset, epochs=2)
-    part = splits.train[: updates * config.batch_size]
-    run = dwmr.train(config, train=part, device=str(device), fast=fast, progress=False)
-    return run.metrics[-1]["seconds"] / updates * (len(splits.train) // config.batch_size)
-
-
-def epoch_seconds(path: str, benchmark: str, splits: dwmr.Splits, device: torch.device) -> float:
-    """Seconds an epoch by one of the three paths."""
-    on_gpu = device.type == "cuda"
+def path_seconds(path: str, world: str) -> float:
+    """Seconds an epoch of one run by one of the three paths."""
+    config, train = dwmr.preset(f"{world}/dwmr"), data_of(world).train
     if path == "naive":
-        return naive_epoch(f"{benchmark}/dwmr", splits, device, 60 if on_gpu else 8)
-    # On the CPU enough updates for the fast path to compile its kernels, as it does in any real run.
-    updates = 60 if on_gpu or path == "fast" else 8
-    return path_epoch(f"{benchmark}/dwmr", splits, device, updates, "auto" if path == "fast" else "off")
+        seconds = naive_update(world, 60 if ON_GPU else 8)
+    else:
+        updates = 60 if ON_GPU or path == "fast" else 8
+        seconds = update_seconds(config, train, updates, fast="auto" if path == "fast" else "off")
+    return seconds * (len(train) // config.batch_size)
 
 
-def in_a_process_of_its_own(path: str, benchmark: str) -> float:
-    """`epoch_seconds` as a user's process would see it: no path leaves its settings or its memory to another."""
-    command = [sys.executable, __file__, "--measure", path, benchmark]
+def in_its_own_process(path: str, world: str) -> float:
+    """`path_seconds` as a user's process would see it: no path leaves settings or memory to another."""
+    if ON_GPU:  # a process of its own would first have to record and compile
+        return path_seconds(path, world)
+    command = [sys.executable, __file__, "--measure", path, world]
     return float(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 
-def whole_runs(preset: str, splits: dwmr.Splits, device: torch.device, runs: int, out: Path | None) -> Figures:
-    """Ten seeds trained and evaluated; a first short training before it bears the compilation."""
-    name = preset.replace("/", "_")
-    config = dwmr.preset(preset)
-    short = dataclasses.replace(config, epochs=1)
-    few = splits.train[: 4 * config.batch_size]
-    assert splits.test is not None
-    first = timed(lambda: dwmr.train_many(short, train=few, seeds=range(runs), progress=False), device)
-    again = timed(lambda: dwmr.train_many(short, train=few, seeds=range(runs), progress=False), device)
-    folders = None if out is None else [out / name / f"seed-{seed}" for seed in range(runs)]
-    results: list[Any] = []
-    training = timed(
-        lambda: results.extend(
-            dwmr.train_many(config, train=splits.train, val=splits.val, seeds=range(runs), outs=folders, progress=False)
-        ),
-        device,
-    )
-    models = [result.model for result in results if isinstance(result, dwmr.Run)]
-    found: list[Any] = []
-    probing = timed(lambda: found.extend(evaluate_many(models, train=splits.train, test=splits.test)), device)
-    figures: Figures = {
-        f"{name}_seconds_per_run": (training + probing) / runs,
-        f"{name}_training_seconds_per_run": training / runs,
-        f"{name}_evaluation_seconds_per_run": probing / runs,
-        f"{name}_compile_seconds": max(0.0, first - again),
-        f"{name}_diverged": runs - len(models),
-    }
-    for part in ("encoding", "imagination"):
-        values = [each.figures[part]["f1"] for each in found]
-        figures[f"{name}_{part}_f1"] = values
-        figures[f"{name}_{part}_f1_mean"] = statistics.mean(values)
-        figures[f"{name}_{part}_f1_std"] = statistics.stdev(values)
+def paths() -> Figures:
+    figures: Figures = {}
+    for world in WORLDS:
+        epochs = dwmr.preset(f"{world}/dwmr").epochs
+        found = in_turn({path: partial(in_its_own_process, path, world) for path in ("naive", "plain", "fast")})
+        for path, value in found.items():
+            name, rounds = path.removesuffix("_rounds"), "_rounds" if path.endswith("_rounds") else ""
+            figures[f"{world}_{name}_seconds_per_epoch{rounds}"] = value
+            if not rounds:
+                figures[f"{world}_{name}_seconds_per_run"] = value * epochs
+        figures[f"{world}_epoch_speedup"] = found["naive"] / found["fast"]
+        figures[f"{world}_plain_speedup"] = found["naive"] / found["plain"]
     return figures
 
 
-def coskewness_forms(device: torch.device) -> Figures:
-    """Forward and backward of the term at N = 256: milliseconds, and on a GPU the peak of extra memory in MB."""
-    forms: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {"plain": losses.coskewness}
-    if device.type == "cuda":
-        from dwmr.ops import triton_coskewness
+def runs() -> Figures:
+    """Ten seeds trained and evaluated; a first short training before it bears the compilation."""
+    figures: Figures = {}
+    for preset in WHOLE if ON_GPU else ():
+        name, config, splits = preset.replace("/", "_"), dwmr.preset(preset), data_of(preset.split("/")[0])
+        few = splits.train[: 4 * config.batch_size]
+        short = partial(
+            dwmr.train_many, config.replace(epochs=1, cosine_from=0), train=few, seeds=range(10), progress=False
+        )
+        first, again = timed(short), timed(short)
+        results: list[Any] = []
+        words: dict[str, Any] = {"train": splits.train, "val": splits.val, "seeds": range(10), "progress": False}
+        training = timed(lambda c=config, w=words, r=results: r.extend(dwmr.train_many(c, **w)))
+        models = [result.model for result in results if isinstance(result, dwmr.Run)]
+        found: list[Any] = []
+        words = {"train": splits.train, "test": splits.test}
+        evaluation = timed(lambda m=models, w=words, f=found: f.extend(evaluate_many(m, **w)))
+        figures |= {
+            f"{name}_seconds_per_run": (training + evaluation) / 10,
+            f"{name}_training_seconds_per_run": training / 10,
+            f"{name}_evaluation_seconds_per_run": evaluation / 10,
+            f"{name}_compile_seconds": max(0.0, first - again),
+            f"{name}_diverged": 10 - len(models),
+        }
+        for part in ("encoding", "imagination"):
+            values = [each.figures[part]["f1"] for each in found]
+            figures[f"{name}_{part}_f1"] = values
+            figures[f"{name}_{part}_f1_mean"] = statistics.mean(values)
+            figures[f"{name}_{part}_f1_std"] = statistics.stdev(values)
+    return figures
 
-        forms["fast"] = triton_coskewness.coskewness
-    else:
-        forms["fast"] = symmetric.coskewness if library() is None else lanes.coskewness
-    forms["dense"] = naive.dense_coskewness
+
+class OwnEncoder(nn.Module):
+    """What a user would write first, without a thought of runs or kernels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            *(nn.Conv2d(3, 32, 4, stride=2, padding=1), nn.BatchNorm2d(32), nn.SiLU()),
+            *(nn.Conv2d(32, 32, 4, stride=2, padding=1), nn.BatchNorm2d(32), nn.SiLU()),
+            *(nn.Conv2d(32, 16, 4, stride=2, padding=1), nn.Flatten(), nn.Linear(1024, 96)),
+        )
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.layers(images)
+
+
+class OwnPredictor(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(100, 256), nn.SiLU(), nn.Linear(256, 256), nn.SiLU(), nn.Linear(256, 96))
+
+    def forward(self, codes: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+        return codes + self.layers(torch.cat([codes, actions], dim=-1))
+
+
+def few_ones(codes: Any, hyper: Any) -> torch.Tensor:
+    return codes.probs.mean()
+
+
+def own() -> Figures:
+    """A user's plain networks and loss term: milliseconds an update and run."""
+    if not ON_GPU:
+        return {}
+    config, train = dwmr.preset("generic/dwmr", high=10), data_of("iceslider").train
+    words = {
+        "encoder": OwnEncoder,
+        "predictor": OwnPredictor,
+        "objective": OBJECTIVES["dwmr"].adding("few_ones", few_ones, weight=0.1),
+    }
+    steps = {
+        "own_reference_ms": lambda: 1e3 * update_seconds(config, train, 60, fast="off", **words),
+        "own_recorded_ms": lambda: 1e3 * update_seconds(config, train, 60, **words),
+        "own_ten_seeds_ms": lambda: 1e2 * update_seconds(config, train, 60, runs=10, **words),
+    }
+    figures = in_turn(steps)
+    figures["own_speedup"] = figures["own_reference_ms"] / figures["own_recorded_ms"]
+    figures["own_ten_seeds_speedup"] = figures["own_recorded_ms"] / figures["own_ten_seeds_ms"]
+    return figures
+
+
+def kernels() -> Figures:
+    """Milliseconds an update with all operations accelerated, and with all but one."""
+    figures: Figures = {}
+    count, updates = (10, 40) if ON_GPU else (1, 24)
+    presets = ("8puzzle/dwmr", "iceslider/dwmr", "8puzzle/dwmr+ae", "iceslider/dwmr+ae", "iceslider/strong")
+    for preset in presets:
+        config, train = dwmr.preset(preset, cosine_from=0), data_of(preset.split("/")[0]).train
+
+        def measure(left_out: str, config: Any = config, train: Any = train) -> float:
+            with without(left_out):
+                return 1e3 * update_seconds(config, train, updates, runs=count) / count
+
+        name = preset.replace("/", "_")
+        figures |= in_turn({f"{name}_update_ms": partial(measure, "")})
+        figures |= in_turn({f"{name}_update_ms_without_{op}": partial(measure, op) for op in OPERATIONS})
+    return figures
+
+
+def growth() -> Figures:
+    figures: Figures = {}
+    for world in WORLDS:
+        config, train = dwmr.preset(f"{world}/dwmr"), data_of(world).train
+        for size in (64, 128, 256, 512):
+            seconds = update_seconds(config.replace(batch_size=size), train, 52)
+            figures[f"{world}_update_ms_n{size}"] = 1e3 * seconds
+        for count in (1, 2, 5, 10, 20) if ON_GPU else ():
+            figures[f"{world}_update_ms_s{count}"] = 1e3 * update_seconds(config, train, 20, runs=count)
+    return figures
+
+
+def coskewness_forms() -> Figures:
+    """Forward and backward of the term at N = 256: milliseconds."""
+    forms = {"plain": coskewness.reference, "fast": coskewness.coskewness, "dense": naive.dense_coskewness}
     figures: Figures = {}
     largest = {"dense": 192, "plain": 512, "fast": 1024}
     for bits in (64, 128, 192, 512, 1024):
-        known = [name for name in forms if bits <= largest[name]]
-        steps: dict[str, Callable[[], None]] = {}
-        for name in known:
-            probs = torch.rand(256, bits, device=device, requires_grad=True)
-            steps[name] = partial(_forward_and_back, forms[name], probs)
-            steps[name]()
-            if device.type == "cuda":
-                steps[name], figures[f"coskewness_{name}_k{bits}_extra_mb"] = _captured(steps[name])
-        repeats = 20 if device.type == "cuda" else 5 if bits <= 192 else 1
-        rounds = _in_turn({name: partial(_repeat, step, repeats) for name, step in steps.items()}, device)
-        for name, seconds in rounds.items():
-            times = [each / repeats * 1e3 for each in seconds]
-            figures[f"coskewness_{name}_k{bits}_ms"] = statistics.median(times)
-            figures[f"coskewness_{name}_k{bits}_ms_rounds"] = times
+        repeats = 20 if ON_GPU else 5 if bits <= 192 else 1
+        steps = {}
+        for name, form in forms.items():
+            if bits <= largest[name]:
+                probs = torch.rand(256, bits, device=DEVICE, requires_grad=True)
+                step = _recorded(partial(_forward_and_back, form, probs))
+                steps[f"coskewness_{name}_k{bits}_ms"] = partial(_milliseconds, step, repeats)
+        figures |= in_turn(steps)
     figures["coskewness_speedup_k192"] = figures["coskewness_dense_k192_ms"] / figures["coskewness_fast_k192_ms"]
     return figures
 
 
-def _in_turn(steps: dict[str, Callable[[], None]], device: torch.device) -> dict[str, list[float]]:
-    """Seconds of each step in each round, one step after the other within a round."""
-    taken: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(ROUNDS):
-        for name, step in steps.items():
-            taken[name].append(timed(step, device))
-    return taken
-
-
 def _forward_and_back(form: Callable[[torch.Tensor], torch.Tensor], probs: torch.Tensor) -> None:
-    torch.autograd.grad(form(probs), probs)
+    with ops.accelerated():
+        torch.autograd.grad(form(probs), probs)
 
 
-def _repeat(step: Callable[[], None], times: int) -> None:
-    for _ in range(times):
-        step()
+def _milliseconds(step: Callable[[], None], repeats: int) -> float:
+    return 1e3 * timed(lambda: [step() for _ in range(repeats)]) / repeats
 
 
-def _captured(step: Callable[[], None]) -> tuple[Callable[[], None], float]:
-    """The step as a CUDA graph, so that kernels are timed and not their launches; and its peak memory in MB."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    with torch.cuda.stream(side):
-        step()
-    torch.cuda.current_stream().wait_stream(side)
-    torch.cuda.synchronize()
-    memory = (torch.cuda.max_memory_allocated() - before) / 2**20
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    return graph.replay, memory
+def _recorded(step: Callable[[], None]) -> Callable[[], None]:
+    """On a GPU the step as a CUDA graph, so that kernels are timed and not their launches."""
+    step()
+    if not ON_GPU:
+        return step
+    from dwmr.ops.capture import capture
+
+    return capture(step, list).replay
 
 
-def growth_with_samples(splits: dict[str, dwmr.Splits], device: torch.device) -> Figures:
-    """Milliseconds an update of one run by the fast path, for minibatches of N images."""
+def profile() -> Figures:
+    """Microseconds and launches of the costliest kernels of one update of ten runs."""
     figures: Figures = {}
-    for benchmark, data in splits.items():
-        for size in (64, 128, 256, 512):
-            config = dwmr.preset(f"{benchmark}/dwmr", epochs=2, batch_size=size)
-            run = dwmr.train(config, train=data.train[: 52 * size], device=str(device), progress=False)
-            figures[f"{benchmark}_update_ms_n{size}"] = run.metrics[-1]["seconds"] / 52 * 1e3
+    updates = 20
+    for preset in WHOLE if ON_GPU else ():
+        config, train = dwmr.preset(preset, epochs=1, cosine_from=0), data_of(preset.split("/")[0]).train
+        part = train[: updates * config.batch_size]
+        train_ten = partial(dwmr.train_many, config, train=part, seeds=range(10), progress=False)
+        train_ten()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiled:
+            train_ten()
+        found = [each for each in profiled.key_averages() if not each.key.startswith(("Memcpy", "Memset"))]
+        found.sort(key=lambda each: each.device_time_total, reverse=True)
+        times = updates + WARM_UPS  # warm-ups before the recording count too
+        figures[f"{preset.replace('/', '_')}_profile"] = {
+            each.key[:90]: [round(each.device_time_total / times, 1), round(each.count / times, 1)]
+            for each in found[:24]
+        }
     return figures
 
 
-def growth_with_runs(splits: dict[str, dwmr.Splits], device: torch.device) -> Figures:
-    """Milliseconds an update of S runs at once."""
-    figures: Figures = {}
-    for benchmark, data in splits.items():
-        config = dwmr.preset(f"{benchmark}/dwmr", epochs=2)
-        part = data.train[: 20 * config.batch_size]
-        for runs in (1, 2, 5, 10, 20):
-            results = dwmr.train_many(config, train=part, seeds=range(runs), progress=False)
-            seconds = next(result.metrics[-1]["seconds"] for result in results if isinstance(result, dwmr.Run))
-            figures[f"{benchmark}_update_ms_s{runs}"] = seconds / 20 * 1e3
-    return figures
-
-
-def kernel_profile(splits: dict[str, dwmr.Splits], runs: int, updates: int = 20) -> str:
-    """Where the time of an update of several runs goes on a GPU: its costliest kernels."""
-    lines = [f"Kernels of one update of {runs} runs, by torch's profiler: microseconds, launches, name."]
-    for benchmark, data in splits.items():
-        config = dwmr.preset(f"{benchmark}/dwmr", epochs=1)
-        part = data.train[: updates * config.batch_size]
-        dwmr.train_many(config, train=part, seeds=range(runs), progress=False)
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-            dwmr.train_many(config, train=part, seeds=range(runs), progress=False)
-        kernels = [each for each in profile.key_averages() if not each.key.startswith(("Memcpy", "Memset"))]
-        kernels.sort(key=lambda each: each.device_time_total, reverse=True)
-        times = updates + WARM_UPS  # the updates that were warm-ups for the capture count too
-        lines += ["", f"{benchmark}/dwmr: {sum(each.device_time_total for each in kernels) / times:.0f} us in all"]
-        lines += [
-            f"{k.device_time_total / times:10.1f} us x {k.count / times:5.1f}  {k.key[:90]}" for k in kernels[:24]
-        ]
-    return "\n".join(lines) + "\n"
+PARTS: dict[str, Callable[[], Figures]] = {
+    "paths": paths,
+    "runs": runs,
+    "own": own,
+    "kernels": kernels,
+    "growth": growth,
+    "coskewness": coskewness_forms,
+    "profile": profile,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--measure", nargs=2, metavar=("PATH", "BENCHMARK"), help="print one path's seconds an epoch")
-    parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--decoders", action="store_true", help="also whole runs of the models with a decoder")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--measure", nargs=2, metavar=("PATH", "WORLD"), help="print one path's seconds an epoch")
     chosen = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if chosen.measure:
-        print(epoch_seconds(*chosen.measure, data_of(chosen.measure[1]), device))
+        print(path_seconds(*chosen.measure))
         return
     if chosen.out is None:
         parser.error("--out says where the figures go")
-    figures: Figures = {"machine": machine(device)}
-    splits = {benchmark: data_of(benchmark) for benchmark in ("8puzzle", "iceslider")}
-
-    def keep(more: Figures) -> None:
-        figures.update(more)
+    figures = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
+    if figures and figures["machine"] != machine():
+        parser.error(f"{chosen.out} holds figures of another machine: {figures['machine']}")
+    figures["machine"] = machine()
+    for name in chosen.only:
+        more = PARTS[name]()
+        figures |= more
         atomic_write_json(chosen.out, figures)
-        print(json.dumps({name: value for name, value in more.items() if not isinstance(value, list)}), flush=True)
-
-    keep(coskewness_forms(device))
-    for benchmark, data in splits.items():
-        epochs = dwmr.preset(f"{benchmark}/dwmr").epochs
-        rounds: dict[str, list[float]] = {"naive": [], "plain": [], "fast": []}
-        for _ in range(ROUNDS):
-            for path, values in rounds.items():
-                on_gpu = device.type == "cuda"  # a process of its own would first have to capture and compile
-                values.append(
-                    epoch_seconds(path, benchmark, data, device) if on_gpu else in_a_process_of_its_own(path, benchmark)
-                )
-        seconds = {path: statistics.median(values) for path, values in rounds.items()}
-        for path, value in seconds.items():
-            keep(
-                {f"{benchmark}_{path}_seconds_per_epoch": value, f"{benchmark}_{path}_seconds_per_run": value * epochs}
-            )
-            keep({f"{benchmark}_{path}_seconds_per_epoch_rounds": rounds[path]})
-        keep({f"{benchmark}_epoch_speedup": seconds["naive"] / seconds["fast"]})
-        keep({f"{benchmark}_plain_speedup": seconds["naive"] / seconds["plain"]})
-    keep(growth_with_samples(splits, device))
-    if device.type == "cuda":
-        keep(growth_with_runs(splits, device))
-        models = ("dwmr", "dwmr+ae") if chosen.decoders else ("dwmr",)
-        for model in models:
-            for benchmark, data in splits.items():
-                keep(whole_runs(f"{benchmark}/{model}", data, device, chosen.runs, None))
-        atomic_write_text(chosen.out.with_name(f"{chosen.out.stem}_profile.txt"), kernel_profile(splits, chosen.runs))
+        print(json.dumps({key: value for key, value in more.items() if isinstance(value, float)}), flush=True)
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ def test_a_run_without_a_known_predictor_is_refused(cli, planning_run, planning_
     (folder / "checkpoint.safetensors").write_bytes((planning_run / "checkpoint.safetensors").read_bytes())
     status, _, err = cli("plan-level", folder, "--data", planning_data)
     assert status == 2
-    assert "made with predictor of one's own" in err
+    assert "has a custom predictor" in err
     status, _, err = cli("plan-tasks", tmp_path)
     assert status == 2
     assert "is not a run folder" in err

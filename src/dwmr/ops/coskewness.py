@@ -25,12 +25,12 @@ def standardize(probs: Tensor) -> Tensor:
 
 def coskewness(probs: Tensor) -> Tensor:
     """The term over all triplets of bits, for probs (N, K)."""
-    if use_triton(probs):
+    if use_triton(probs, "coskewness"):
         from dwmr.ops.triton_coskewness import MAX_SAMPLES
 
         if probs.shape[-2] <= MAX_SAMPLES:
             return _coskewness(probs.unsqueeze(0))[0].squeeze(0)
-    if use_cpu_kernels(probs):
+    if use_cpu_kernels(probs, "coskewness"):
         samples, bits = probs.shape[-2:]
         total = _distinct_third_moments(standardize(probs).unsqueeze(0))[0].squeeze(0)
         return 6 * total / (samples * bits * (bits - 1) * (bits - 2))

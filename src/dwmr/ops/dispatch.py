@@ -20,7 +20,10 @@ from torch.utils import _pytree as pytree
 
 INTERPRETED = False  # True: Triton kernels take CPU tensors too, for tests in Triton's interpreter
 
-_in_use: ContextVar[bool] = ContextVar("dwmr_kernels", default=False)
+OPERATIONS = ("conv_features", "conv_decoder", "conv_chain", "conv2d", "batch_norm", "coskewness")
+
+_in_use: ContextVar[bool] = ContextVar("dwmr_accelerated", default=False)
+_left_out: ContextVar[str] = ContextVar("dwmr_left_out", default="")
 
 
 @contextmanager
@@ -33,8 +36,14 @@ def accelerated(use: bool = True) -> Iterator[None]:
         _in_use.reset(token)
 
 
-def in_use() -> bool:
-    return _in_use.get()
+@contextmanager
+def without(operation: str) -> Iterator[None]:
+    """Leave one of `OPERATIONS` to PyTorch in this block, to see what it is worth."""
+    token = _left_out.set(operation)
+    try:
+        yield
+    finally:
+        _left_out.reset(token)
 
 
 @functools.cache
@@ -46,16 +55,18 @@ def on_gpu(x: Tensor) -> bool:
     return x.is_cuda or INTERPRETED
 
 
-def use_triton(x: Tensor) -> bool:
-    """Whether a Triton kernel may take this tensor."""
-    return _in_use.get() and on_gpu(x) and x.dtype == torch.float32 and has_triton()
+def use_triton(x: Tensor, operation: str = "") -> bool:
+    """Whether an operation's Triton kernel may take this tensor."""
+    wanted = _in_use.get() and (not operation or operation != _left_out.get())
+    return wanted and on_gpu(x) and x.dtype == torch.float32 and has_triton()
 
 
-def use_cpu_kernels(x: Tensor) -> bool:
-    """Whether a C++ kernel may take this tensor; the kernels are compiled on first use."""
+def use_cpu_kernels(x: Tensor, operation: str) -> bool:
+    """Whether an operation's C++ kernel may take this tensor; the kernels are compiled on first use."""
     from dwmr.ops.native import library
 
-    return _in_use.get() and x.device.type == "cpu" and x.dtype == torch.float32 and library() is not None
+    wanted = _in_use.get() and operation != _left_out.get()
+    return wanted and x.device.type == "cpu" and x.dtype == torch.float32 and library() is not None
 
 
 def define(

@@ -28,23 +28,20 @@ class LinkedBlock(Protocol):
 class Sequential(nn.Sequential):
     """Layers in sequence, like `torch.nn.Sequential`, with the same names of parameters.
 
-    Inside ``with dwmr.ops.dispatch(True)``, layers that the kernels know are computed together; which these are depends
+    Inside ``with dwmr.ops.accelerated()``, layers that the kernels know are computed together; which these are depends
     on the layers alone, so a network of your own gains as much as ours. A residual block takes part as a `LinkedBlock`.
     """
 
     def forward(self, x: Tensor) -> Tensor:
         if use_triton(x):
             return self._on_gpu(x)
-        if use_cpu_kernels(x):
-            return self._on_cpu(x)
-        return super().forward(x)
+        return self._on_cpu(x)
 
     def _on_cpu(self, x: Tensor) -> Tensor:
         layers = list(self)
-        blocks = feature_blocks(layers)
-        if blocks is not None and not x.requires_grad:
+        if use_cpu_kernels(x, "conv_features") and not x.requires_grad and (blocks := feature_blocks(layers)):
             return conv_features(x, *blocks)
-        links = chain_links(layers)
+        links = chain_links(layers) if use_cpu_kernels(x, "conv_chain") else None
         if links is None or not chain_takes(len(x)):
             return super().forward(x)
         training = {link.norm.training for link in links if link.norm is not None}
@@ -54,11 +51,11 @@ class Sequential(nn.Sequential):
 
     def _on_gpu(self, x: Tensor) -> Tensor:
         layers = list(self)
-        blocks = feature_blocks(layers)
-        if blocks is not None and not x.requires_grad and _pools_evenly(x, blocks[1]) and _narrow(layers):
+        blocks = feature_blocks(layers) if use_triton(x, "conv_features") and _narrow(layers) else None
+        if blocks is not None and not x.requires_grad and _pools_evenly(x, blocks[1]):
             return conv_features(x, *blocks)
-        decoder = decoder_blocks(layers, x.shape[-2:])
-        if decoder is not None and _narrow(layers):
+        decoder = decoder_blocks(layers, x.shape[-2:]) if use_triton(x, "conv_decoder") and _narrow(layers) else None
+        if decoder is not None:
             return conv_decoder(x, *decoder)
         while layers:
             x, layers = _step_on_gpu(x, layers)
@@ -124,18 +121,18 @@ def chain_links(layers: Sequence[nn.Module]) -> list[Link] | None:
 def _step_on_gpu(x: Tensor, layers: list[nn.Module]) -> tuple[Tensor, list[nn.Module]]:
     """The first layers that can be computed together, and the layers after them."""
     first, *rest = layers
-    if isinstance(first, LinkedBlock) and first.training and conv2d.fits(first.link().conv, x):
+    if isinstance(first, LinkedBlock) and first.training and _kernel_for(first.link().conv, x):
         link = first.link()
-        if link.norm is not None and batch_norm.fits(link.norm) and link.residual:
+        if link.norm is not None and _norm_kernel_for(link.norm, x) and link.residual:
             y = conv2d.conv2d(x, link.conv)
             return torch.relu(x + batch_norm.batch_norm(y, link.norm, relu=False, bias=_detached(link.conv))), rest
-    if conv2d.fits(first, x):
+    if _kernel_for(first, x):
         y = (
             conv2d.conv_transpose2d(x, first)
             if isinstance(first, nn.ConvTranspose2d)
             else conv2d.conv2d(x, cast(nn.Conv2d, first))
         )
-        if rest and batch_norm.fits(rest[0]) and rest[0].training:
+        if rest and _norm_kernel_for(rest[0], x) and rest[0].training:
             norm, *rest = rest
             relu = bool(rest) and isinstance(rest[0], nn.ReLU)
             y = batch_norm.batch_norm(y, cast(nn.BatchNorm2d, norm), relu=relu, bias=_detached(first))
@@ -143,6 +140,14 @@ def _step_on_gpu(x: Tensor, layers: list[nn.Module]) -> tuple[Tensor, list[nn.Mo
         bias = cast(Tensor | None, first.bias)
         return (y if bias is None else y + bias[:, None, None]), rest
     return first(x), rest
+
+
+def _kernel_for(layer: nn.Module, x: Tensor) -> bool:
+    return use_triton(x, "conv2d") and conv2d.fits(layer, x)
+
+
+def _norm_kernel_for(layer: nn.Module, x: Tensor) -> bool:
+    return use_triton(x, "batch_norm") and batch_norm.fits(layer)
 
 
 def _detached(layer: nn.Module) -> Tensor | None:
