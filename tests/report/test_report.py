@@ -12,7 +12,7 @@ import dwmr
 from dwmr.data.collect import make_rollouts, make_transitions
 from dwmr.errors import InputError
 from dwmr.evaluation.evaluate import evaluate_many
-from dwmr.models.run_folder import read_info
+from dwmr.models.run_folder import read_info, read_metrics
 from dwmr.report import grids
 from dwmr.report.examples import pick
 from dwmr.report.markup import Markup, element, number
