@@ -1,9 +1,9 @@
-"""Encoder and predictor as ONNX files that any runtime can run without this package.
+"""Encoder and predictor as ONNX files, which run without this package.
 
 encoder.onnx    ``images`` uint8 (N, C, H, W)             -> ``bits`` bool (N, K), ``logits`` (N, K)
 predictor.onnx  ``bits`` bool (N, K), ``actions`` int64 (N,)  -> ``next_bits`` bool (N, K), ``logits`` (N, K)
 
-N is free. Scaling of the pixels and thresholding of the bits are inside.
+N may be any number. The files scale the pixels and threshold the bits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dwmr.models.world_model import WorldModel
 
 ENCODER, PREDICTOR = "encoder.onnx", "predictor.onnx"
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
-CHECKED_AT_ONCE = 1024
+COMPARED_AT_ONCE = 1024
 
 
 class _Encoder(nn.Module):
@@ -54,15 +54,19 @@ class _Predictor(nn.Module):
 def export_onnx(
     model: WorldModel, folder: str | Path, images: np.ndarray, actions: np.ndarray, *, overwrite: bool = False
 ) -> dict[str, Any]:
-    """Write both files into a new folder, which appears only if onnxruntime gives every bit that the model gives.
-    With ``overwrite`` it replaces one that is there.
+    """Write both files into a new folder, if onnxruntime computes exactly the model's bits.
 
-    ``images`` uint8 (N, C, H, W) and ``actions`` (N,) are what they are checked on: the images' codes, and the codes
-    that follow them. Returns how many were compared.
+    Args:
+        images: uint8 (N, C, H, W), to compare codes.
+        actions: integers (N,), to compare the predicted next codes.
+        overwrite: replace a folder that exists.
+
+    Returns:
+        How many images, codes and bits were compared.
 
     Raises:
-        InputError: a package is missing, or there is nothing to check on.
-        ExportFailed: a bit differs.
+        InputError: a package is missing, or there is nothing to compare.
+        ExportFailed: a bit differs; nothing was written.
     """
     require_packages()
     if len(images) < 2 or len(images) != len(actions):
@@ -104,7 +108,7 @@ def _write(module: nn.Module, path: Path, inputs: dict[str, Tensor], output: str
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what the exporter says about itself and about packages that are not needed."""
+    """Hide the exporter's messages about itself and about packages that are not needed."""
     log = logging.getLogger("torch.onnx")
     before = log.level
     log.setLevel(logging.ERROR)
@@ -117,13 +121,13 @@ def _quiet() -> Iterator[None]:
 
 
 def _compare(path: Path, inputs: dict[str, np.ndarray], expected: np.ndarray) -> None:
-    """One by one at first, then many at a time."""
+    """Run single examples first, then batches."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     name = session.get_outputs()[0].name
     wrong = 0
-    starts = [0, 1, *range(2, len(expected), CHECKED_AT_ONCE)]
+    starts = [0, 1, *range(2, len(expected), COMPARED_AT_ONCE)]
     for start, end in zip(starts, [*starts[1:], len(expected)]):
         (got,) = session.run([name], {key: value[start:end] for key, value in inputs.items()})
         wrong += int((got != expected[start:end]).sum())
