@@ -1,4 +1,4 @@
-"""Files are written whole or not at all."""
+"""Files are written completely or not at all."""
 
 import errno
 import json
@@ -43,7 +43,7 @@ def test_json_reads_back(tmp_path):
     assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8")) == value
 
 
-def test_what_is_no_json_changes_nothing(tmp_path):
+def test_a_value_that_json_cannot_hold_changes_nothing(tmp_path):
     atomic_write_json(tmp_path / "a.json", 1)
     with pytest.raises(TypeError):
         atomic_write_json(tmp_path / "a.json", {"set": {1, 2}})
@@ -80,7 +80,7 @@ def test_a_target_that_is_a_folder_is_named(tmp_path):
     assert names(tmp_path) == ["taken"]
 
 
-def test_folder_appears_whole(tmp_path):
+def test_a_folder_appears_complete(tmp_path):
     path = tmp_path / "runs" / "a"
     with atomic_folder(path) as temporary:
         assert not path.exists()

@@ -1,4 +1,4 @@
-"""A world small enough to know by heart: a light on a ring of four places; action 0 moves it right, action 1 left."""
+"""A tiny world: a light on a ring of four places. Action 0 moves it right, action 1 left."""
 
 from __future__ import annotations
 

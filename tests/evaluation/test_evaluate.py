@@ -1,4 +1,4 @@
-"""All the figures of a model at once."""
+"""All figures of a model."""
 
 import dataclasses
 import json

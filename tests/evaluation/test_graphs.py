@@ -1,4 +1,4 @@
-"""The world of a model against the true graph, for IceSlider models built from the true state."""
+"""Learned worlds against true graphs, with IceSlider models built from the true state."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def graphs():
     return ICE.true_graphs(LEVELS)
 
 
-def test_the_true_world_is_the_same(graphs):
+def test_an_exact_model_has_the_same_graph(graphs):
     found = compare_graphs(encode, predict, graphs)
     assert (found["levels"], found["same"], found["isomorphic"]) == (3, 100, 100)
     assert (found["edges_right"], found["moves_right"], found["collisions"]) == (100, 100, 0)
@@ -48,7 +48,7 @@ def test_the_true_world_is_the_same(graphs):
     assert found["wrong"] == []
 
 
-def test_one_wrong_edge_is_named(graphs):
+def test_a_wrong_edge_is_listed(graphs):
     state, action = np.argwhere(graphs[0].table != np.arange(len(graphs[0].table))[:, None])[5]
     code = encode(graphs[0].images[[state]])[0]
 
@@ -71,7 +71,7 @@ def test_one_wrong_edge_is_named(graphs):
     ]
 
 
-def test_other_names_are_isomorphic_but_not_as_encoded(graphs):
+def test_renamed_codes_are_isomorphic_but_not_the_same(graphs):
     """Imagined codes carry a mark that encoded ones lack: the world is right, its codes are not those of the frames."""
 
     def marked(images):

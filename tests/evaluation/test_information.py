@@ -1,4 +1,4 @@
-"""How much a code can say, of codes whose answer is known."""
+"""Information in codes, where the answer is known."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ def all_codes(bits: int) -> np.ndarray:
     return (np.arange(2**bits)[:, None] >> np.arange(bits)) % 2 == 1
 
 
-def test_independent_fair_bits_say_one_bit_each():
+def test_independent_fair_bits_carry_one_bit_each():
     assert information(all_codes(4)) == {
         "frames": 16,
         "distinct": 16,
@@ -22,26 +22,26 @@ def test_independent_fair_bits_say_one_bit_each():
     }
 
 
-def test_bits_that_repeat_each_other_say_it_once():
+def test_repeated_bits_count_once():
     one = all_codes(1).repeat(8, axis=0)
     found = information(np.concatenate([one, one, ~one], axis=1))
     assert (found["distinct"], found["code_entropy"], found["bit_entropy"], found["rank"]) == (2, 1, 3, 1)
     assert found["participation"] == pytest.approx(1)
 
 
-def test_a_dead_code_says_nothing():
+def test_a_dead_code_carries_nothing():
     found = information(np.ones((5, 3), bool))
     assert (found["distinct"], found["code_entropy"], found["bit_entropy"]) == (1, 0, 0)
     assert (found["participation"], found["rank"]) == (0, 0)
 
 
-def test_a_rare_bit_says_less():
+def test_a_rare_bit_carries_less():
     codes = np.zeros((4, 1), bool)
     codes[0] = True
     assert information(codes)["bit_entropy"] == pytest.approx(0.811278, abs=1e-6)  # h(1/4)
 
 
-def test_an_exclusive_or_is_a_bit_of_its_own_to_the_covariance_but_not_to_the_codes():
+def test_an_exclusive_or_adds_to_the_covariance_but_not_to_the_entropy_of_the_codes():
     codes = all_codes(2)
     found = information(np.concatenate([codes, codes[:, :1] ^ codes[:, 1:]], axis=1))
     assert (found["rank"], found["bit_entropy"], found["code_entropy"]) == (3, 3, 2)

@@ -84,7 +84,7 @@ def test_independent_units_give_the_binomial_width():
     assert found["changed_cells_f1"] is None  # nothing ever changes
 
 
-def test_evaluate_gives_them_when_asked():
+def test_evaluate_returns_intervals_on_request():
     data = ring_transitions()
     found = evaluate(ring_model(), train=data, test=data, intervals=True)["intervals"]
     assert found["encoding"]["accuracy"] == found["imagination"]["f1"] == [100, 100]

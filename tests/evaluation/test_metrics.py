@@ -47,14 +47,14 @@ def test_every_score_by_hand():
     assert scores["changed_cells_f1"] == pytest.approx(100 * (0 + (2 * 1 / (1 + 2) + 0) / 2) / 2)
 
 
-def test_a_perfect_reading_scores_100_and_changes_nothing_to_none():
+def test_a_perfect_reading_scores_100_and_none_where_nothing_changes():
     true = boards([0], [1], [1], [2])
     scores = board_scores(true, true, 3, NOWHERE)
     assert scores.pop("changed_cells_f1") is None
     assert set(scores.values()) == {100.0}
 
 
-def test_nothing_counted_is_no_number():
+def test_without_counts_the_f1_is_nan():
     assert math.isnan(macro_f1(np.zeros((2, 3, 3), int), "union"))
 
 

@@ -43,7 +43,7 @@ def test_the_likelihood_by_hand():
     assert log_likelihood(logits, codes).exp().tolist() == [[pytest.approx(0.5 * 0.75), pytest.approx(0.5 * 0.25)]]
 
 
-def test_votes_add_the_same_state_codes():
+def test_votes_add_the_logits_of_both_frames():
     random = np.random.default_rng(0)
     clean = ring_transitions(episodes=50, steps=20)
     shaded = [

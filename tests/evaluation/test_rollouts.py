@@ -12,7 +12,7 @@ ROUND = [[RIGHT] * 4, [LEFT] * 4]
 THERE_AND_BACK = [[RIGHT, LEFT, RIGHT, RIGHT], [LEFT, RIGHT, LEFT, LEFT]]
 
 
-def test_a_perfect_model_stays_right():
+def test_a_perfect_model_stays_correct():
     data = ring_transitions()
     probe = fit_probe(ring_model().encode(data.obs), data.state, PLACES)
     for actions in (ROUND, THERE_AND_BACK):
@@ -21,7 +21,7 @@ def test_a_perfect_model_stays_right():
         assert [scores[h] | right for h in ("1", "2", "4")] == [scores[h] for h in ("1", "2", "4")]
 
 
-def test_a_model_in_which_nothing_moves_is_right_only_where_the_light_returns():
+def test_a_model_that_never_moves_is_correct_only_where_the_light_returns():
     scores = rollout_scores(ring_model(Stay()), ring_rollouts(ROUND, HORIZONS))
     # A misplaced light is wrong in two of four bits.
     assert scores["1"] == scores["2"] == {"bits": 50, "exact": 0, "copy_bits": 50, "copy_exact": 0}
@@ -61,7 +61,7 @@ def test_frames_past_an_episodes_end_are_not_scored():
     assert list(rollout_scores(ring_model(), ended)) == ["1", "2"]
 
 
-def test_imagination_goes_on_from_its_own_bits_not_from_the_frames():
+def test_imagination_continues_from_predicted_bits_not_from_frames():
     episodes = ring_rollouts([[RIGHT] * 4], HORIZONS)
     episodes.obs[0, 1] = 255  # a frame that shows nonsense on the way
     scores = rollout_scores(ring_model(), episodes)

@@ -1,3 +1,5 @@
+"""The report page: its sections, what it escapes, and its parts."""
+
 import base64
 import dataclasses
 import io
