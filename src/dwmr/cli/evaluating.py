@@ -61,8 +61,8 @@ def evaluate(
 ) -> None:
     """Evaluate a world model: board scores, roll-outs, and the health of its code.
 
-    Board scores need labels; they come with 95% bootstrap intervals and two baselines, copying the board and the most
-    frequent labels. Without labels only the other figures are printed.
+    Board scores need labels, and come with 95% intervals and two simple baselines.
+    Without labels only the other figures are printed.
     """
     check_split(split)
     if report is not None:
@@ -128,7 +128,7 @@ def certify(
 ) -> None:
     """Answer ten yes/no questions about how reliable a model is.
 
-    Each answer comes from one figure. Most questions need no labels; what the data cannot answer is "not tested".
+    Most questions need no labels. What the data cannot answer is "not tested".
     """
     check_split(split)
     _, model, splits, test = open_run(run, data, split, device)

@@ -52,15 +52,19 @@ def evaluation(figures: dict[str, Any]) -> list[Table]:
         found.append(_intervals(figures["intervals"]))
     if figures.get("rollout"):
         columns = {
-            "bits": "correct bits",
+            "bits": "bits",
             "copy_bits": "copying",
-            "exact": "exact codes",
+            "exact": "codes",
             "copy_exact": "copying",
             "f1": "F1",
             "copy_f1": "copying",
             "reencode_f1": "re-encoding",
         }
-        found.append(_table("Roll-outs, in percent", columns, figures["rollout"], first="steps"))
+        found.append(
+            _table(
+                "Roll-outs: correct bits, exact codes and F1, in percent", columns, figures["rollout"], first="steps"
+            )
+        )
     health = _table("Code", {"value": ""}, {name: {"value": value} for name, value in figures["codes"].items()})
     return [*found, health]
 
@@ -189,18 +193,14 @@ def last_epoch(metrics: list[dict[str, Any]]) -> str:
 
 
 def _table(title: str, columns: dict[str, str], rows: dict[str, dict[str, Any]], first: str = "") -> Table:
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
-    table.add_column(first, no_wrap=True)
-    for heading in columns.values():
-        table.add_column(heading, justify="right")
-    for name, row in rows.items():
-        table.add_row(name, *(_number(row.get(key)) for key in columns))
-    return table
+    """A table of figures: a column per key, a line per row."""
+    lines = [[name, *(_number(row.get(key)) for key in columns)] for name, row in rows.items()]
+    return text_table(title, [first, *columns.values()], lines)
 
 
 def text_table(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]], texts: int = 1) -> Table:
     """A table of strings; the first ``texts`` columns are left-aligned, the others right-aligned."""
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_header=any(headings))
     for place, heading in enumerate(headings):
         table.add_column(heading, justify="left" if place < texts else "right", no_wrap=place < min(texts, 2))
     for line in lines:
@@ -215,7 +215,13 @@ def _intervals(intervals: dict[str, Any]) -> Table:
         groups = intervals[part].get("groups")
         rows |= {part: intervals[part]} if groups is None else {f"{part}: {name}": groups[name] for name in groups}
     lines = [
-        [row, *("–" if pair is None else f"{pair[0]:.1f} to {pair[1]:.1f}" for pair in pairs.values())]
+        [
+            row,
+            *(
+                "–" if pair is None else "–".join(dict.fromkeys(f"{end:.1f}" for end in pair))
+                for pair in pairs.values()
+            ),
+        ]
         for row, pairs in rows.items()
     ]
     return text_table(title, ["", *SCORE_TITLES.values()], lines)
