@@ -61,7 +61,7 @@ def exact_predict(codes: np.ndarray, actions: np.ndarray) -> np.ndarray:
 
 
 def differences(config: dwmr.Config) -> dict[str, Any]:
-    """What a run's configuration has otherwise than its benchmark's plain DWMR."""
+    """The options in which a run differs from the DWMR preset of its world."""
     usual = dwmr.preset(f"{config.benchmark}/dwmr").flat()
     return {name: value for name, value in config.flat().items() if value != usual[name]}
 

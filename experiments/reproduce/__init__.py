@@ -1,1 +1,1 @@
-"""The paper's tables made anew: what they consist of, the runs behind them, and how they are shown."""
+"""Reproduces the tables of the paper, and the one beyond it."""

@@ -1,9 +1,7 @@
-"""Named configurations: ``benchmark/model``, and ``benchmark/strong-grid`` where a strong model can be told the grid.
+"""Named configurations, ``world/model`` such as ``8puzzle/dwmr+ae``.
 
-The faithful presets follow the paper's networks and settings. Its hyperparameters are not published. Here are start
-values, the same for every model of a benchmark where they share a term, but for `REGULARIZED`, `ALONE` and
-`DEEPCUBEAI`; what `dwmr tune` found for a preset lies in ``tuned/benchmark/model.json`` with its provenance, and takes
-their place.
+The faithful presets have the paper's networks and settings. The paper does not publish its hyperparameters: what
+`dwmr tune` found for a preset is in ``tuned/world/model.json``, with its provenance, and replaces the values here.
 """
 
 from __future__ import annotations
@@ -55,11 +53,11 @@ _ICE: dict[str, Any] = {
     "tau": 0.95,
 }
 
-_JUMP: dict[str, Any] = _ICE | {"bits": 256}  # twelve labels a cell: four bits each
+_JUMP: dict[str, Any] = _ICE | {"bits": 256}  # twelve labels per cell, four bits each
 
 _GENERIC: dict[str, Any] = {"low": 0, "high": 10, "epochs": 20}
 
-BENCHMARKS: dict[str, dict[str, Any]] = {
+WORLD_VALUES: dict[str, dict[str, Any]] = {
     "8puzzle": _PUZZLE,
     "8puzzle-noisy": _PUZZLE,
     "iceslider": _ICE,
@@ -68,99 +66,12 @@ BENCHMARKS: dict[str, dict[str, Any]] = {
     "generic": _GENERIC,
 }
 
-# DeepCubeAI weighs squared errors summed over pixels and over bits alike; of their means, which are used here, that is
-# 64 to 1 on IceSlider and 121 to 1 on the 8-puzzle. With 1 to 1 the code follows the prediction alone.
+# DeepCubeAI weighs squared errors summed over pixels and over bits equally. In terms of their means, as used here,
+# that is 64 to 1 on IceSlider and 121 to 1 on the 8-puzzle. With 1 to 1 the code follows the prediction alone.
 DEEPCUBEAI: dict[str, Any] = {"rec": 64.0, "pred_factor": 1.0}
 
-# For the faithful models with the paper's regularizers. Tuned from the values above they missed what a longer look
-# around found (docs/log.md), so their tuning starts from that.
-REGULARIZED: dict[str, dict[str, Any]] = {
-    "8puzzle": {
-        "lr": 2.4e-3,
-        "lr_factor": 1.007,
-        "pred_factor": 1.016,
-        "var": 2.6,
-        "cor": 0.52,
-        "cos": 1.36,
-        **dict.fromkeys(("var_factor", "cor_factor", "cos_factor"), 1.019),
-        "loc": 2.1,
-        "loc_factor": 0.979,
-        "gamma": 0.428,
-        "tau": 0.924,
-        "tau_factor": 0.99,
-    },
-    "iceslider": {
-        "scheme": "two_step_st",
-        "lr": 3.4e-3,
-        "lr_factor": 0.985,
-        "pred_factor": 1.098,
-        "var": 1.75,
-        "cor": 4.0,
-        "cos": 0.48,
-        **dict.fromkeys(("var_factor", "cor_factor", "cos_factor"), 1.01),
-        "loc": 0.74,
-        "loc_factor": 0.966,
-        "gamma": 0.34,
-        "high": 4,
-        "tau": 0.71,
-        "tau_factor": 0.984,
-    },
-    "iceslider-noisy": {
-        "scheme": "two_step_st",
-        "lr": 0.00091,
-        "lr_factor": 0.983,
-        "pred_factor": 1.055,
-        "var": 0.74,
-        "cor": 0.47,
-        "cos": 0.84,
-        **dict.fromkeys(("var_factor", "cor_factor", "cos_factor"), 1.01),
-        "loc": 1.1,
-        "loc_factor": 0.98,
-        "gamma": 0.39,
-        "high": 4,
-        "tau": 0.86,
-        "tau_factor": 0.985,
-    },
-}
-
-# For DWMR alone: over more seeds it loses labels with the values above, which its tuning did not see (docs/log.md).
-ALONE: dict[str, dict[str, Any]] = {
-    "iceslider": {
-        "scheme": "two_step_st",
-        "lr": 0.00217,
-        "lr_factor": 0.9961,
-        "pred_factor": 1.037,
-        "var": 0.9371,
-        "cor": 3.014,
-        "cos": 0.4137,
-        **dict.fromkeys(("var_factor", "cor_factor", "cos_factor"), 1.004),
-        "loc": 0.39,
-        "loc_factor": 0.9811,
-        "gamma": 0.3274,
-        "high": 4,
-        "tau": 0.8817,
-        "tau_factor": 0.9926,
-    },
-    "iceslider-noisy": {
-        "scheme": "two_step_st",
-        "lr": 2e-3,
-        "lr_factor": 0.986,
-        "pred_factor": 1.076,
-        "var": 0.78,
-        "cor": 0.51,
-        "cos": 1.6,
-        **dict.fromkeys(("var_factor", "cor_factor", "cos_factor"), 1.001),
-        "loc": 8.1,
-        "loc_factor": 0.972,
-        "gamma": 0.422,
-        "high": 3,
-        "tau": 0.828,
-        "tau_factor": 0.983,
-    },
-}
-
-# What the strong models add to, or have instead of, the faithful ones. An encoder that reads the tiles one by one finds
-# them at once; one that reads the board as a whole is given longer, and then reads it better.
+# What the strong presets add to the faithful ones, or change. An encoder that reads single tiles separates them at
+# once; one that reads the whole board needs longer, and then reads it better.
 _STRONG_BY_TILES: dict[str, Any] = {
     "encoder": "tiles",
     "predictor": "residual",
@@ -208,8 +119,8 @@ _STRONG_BY_BOARD: dict[str, Any] = {
     "tau": 0.92,
     "tau_factor": 0.98,
 }
-# With noise the digits are told apart later. With agreement and a rate that fell from epoch 20 on, two of them became
-# one in two of four runs.
+# With noise the digits separate later. With agreement and a rate that falls from epoch 20, two digits became one in
+# two of four runs.
 _STRONG_WITH_NOISE: dict[str, Any] = {"cross_from": 20, "cross_to": 30, "cosine_from": 30, "cos": 1.6}
 _STRONG_ICE: dict[str, Any] = {
     "predictor": "far",
@@ -227,12 +138,12 @@ _STRONG_ICE: dict[str, Any] = {
     "agree": 4.0,
     "tau": 0.9,
 }
-# Rock and agent share a bit that tells them from ice, and the agent has one of its own: correlated by 0.24. With noise
-# a narrower margin leaves the first undecided where the agent stands.
+# A bit that separates rock and agent from ice, and one for the agent alone, are correlated by 0.24. With noise a
+# narrower margin leaves the first undecided where the agent stands.
 _STRONG_ICE_WITH_NOISE: dict[str, Any] = {"margin": 0.3}
-# Twelve tiles differ in eleven directions, and on DigitJump the agent's are the least slow: a bit for each. The slow
-# start names every tile, so the encoder stays with it and the predictor learns alone. Once that is exact there is
-# nothing to learn for the encoder but noise.
+# Twelve tiles differ in eleven directions, and on DigitJump the agent's are the least slow, so each has a bit. The
+# start from slow features names every tile, so the encoder keeps it and the predictor learns alone: once that is
+# exact, the encoder could learn nothing but noise.
 _STRONG_JUMP: dict[str, Any] = {
     "predictor": "lines",
     "bits": 704,
@@ -256,29 +167,16 @@ STRONG: dict[str, dict[str, Any]] = {
 }
 
 
-def _start(benchmark: str, model: str, values: dict[str, Any]) -> Config:
-    scheme = OBJECTIVES[model].scheme
-    values = BENCHMARKS[benchmark] | values | ({"scheme": scheme} if scheme else {})
-    return Config().replace(benchmark=benchmark, model=model, **values)
-
-
-def _own_values(benchmark: str, model: str) -> dict[str, Any]:
+def _values(world: str, model: str) -> dict[str, Any]:
     if model == "strong":
-        return STRONG[benchmark]
-    if model == "deepcubeai":
-        return DEEPCUBEAI
-    if model == "dwmr" and benchmark in ALONE:
-        return ALONE[benchmark]
-    return REGULARIZED.get(benchmark, {}) if "var" in OBJECTIVES[model].terms else {}
+        return STRONG[world]
+    return DEEPCUBEAI if model == "deepcubeai" else {}
 
 
-START_VALUES: dict[str, Config] = {
-    config.name: config
-    for config in (
-        *(_start(benchmark, model, _own_values(benchmark, model)) for benchmark in BENCHMARKS for model in OBJECTIVES),
-        *(_start(benchmark, "strong", _STRONG_BY_TILES) for benchmark in ("8puzzle", "8puzzle-noisy")),
-    )
-}
+def _untuned(world: str, model: str, values: dict[str, Any]) -> Config:
+    scheme = OBJECTIVES[model].scheme
+    values = WORLD_VALUES[world] | values | ({"scheme": scheme} if scheme else {})
+    return Config().replace(benchmark=world, model=model, **values)
 
 
 def _tuned(name: str) -> dict[str, Any] | None:
@@ -286,31 +184,28 @@ def _tuned(name: str) -> dict[str, Any] | None:
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
-# {"values": by option, "provenance": trials, seeds, code version, …} of each preset that was tuned.
-TUNED: dict[str, dict[str, Any]] = {name: found for name in START_VALUES if (found := _tuned(name)) is not None}
+_UNTUNED = [_untuned(world, model, _values(world, model)) for world in WORLD_VALUES for model in OBJECTIVES]
+_UNTUNED += [_untuned(world, "strong", _STRONG_BY_TILES) for world in ("8puzzle", "8puzzle-noisy")]
+
+# {"values": by option, "provenance": trials, seeds, code version, …} of each tuned preset.
+TUNED: dict[str, dict[str, Any]] = {
+    config.name: found for config in _UNTUNED if (found := _tuned(config.name)) is not None
+}
 
 PRESETS: dict[str, Config] = {
-    name: start.replace(**TUNED[name]["values"]) if name in TUNED else start for name, start in START_VALUES.items()
+    config.name: config.replace(**TUNED[config.name]["values"]) if config.name in TUNED else config
+    for config in _UNTUNED
 }
 
 
 def preset(name: str, **values: Any) -> Config:
-    """The preset of that name, with other values where given: ``preset("8puzzle/dwmr", epochs=5)``."""
-    return _find(PRESETS, name).replace(**values)
+    """The preset of that name, with changed values: ``preset("8puzzle/dwmr", epochs=5)``."""
+    if name not in PRESETS:
+        raise unknown("preset", name, PRESETS)
+    return PRESETS[name].replace(**values)
 
 
 def changes(config: Config) -> dict[str, Any]:
-    """What a configuration has otherwise than the preset it began as, by option."""
+    """The options in which a configuration differs from its preset."""
     given = PRESETS[config.name].flat() if config.name in PRESETS else {}
     return {name: value for name, value in config.flat().items() if name in given and given[name] != value}
-
-
-def start_values(name: str) -> Config:
-    """The preset of that name as it was before any tuning."""
-    return _find(START_VALUES, name)
-
-
-def _find(configs: dict[str, Config], name: str) -> Config:
-    if name not in configs:
-        raise unknown("preset", name, configs)
-    return configs[name]

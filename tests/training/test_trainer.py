@@ -18,7 +18,7 @@ import dwmr
 from dwmr import Config, InputError, TrainingDiverged, Transitions, WorldModel, evaluate, preset, train
 from dwmr.data.collect import make_transitions
 from dwmr.models.run_folder import CHECKPOINT, METRICS, RUN, _read_tensors, read_metrics
-from dwmr.presets import PRESETS, start_values
+from dwmr.presets import PRESETS
 from dwmr.training.objectives import OBJECTIVES, Objective
 
 SOURCE = str(Path(dwmr.__file__).parents[1])
@@ -26,7 +26,7 @@ SOURCE = str(Path(dwmr.__file__).parents[1])
 # Weights of its own, so that tuning does not move them: the code of so few images stays alive with these.
 ICE_VALUES = {"var": 1.75, "cor": 4.0, "cos": 0.48, "loc": 0.74, "gamma": 0.34, "tau": 0.71, "lr": 1e-3}
 ICE_VALUES |= {"batch_size": 64, "triplets": 100, "schedules": False}
-ICE = start_values("iceslider/dwmr").replace(epochs=2, **ICE_VALUES)
+ICE = preset("iceslider/dwmr").replace(epochs=2, **ICE_VALUES)
 TINY = preset("generic/dwmr", bits=12, epochs=2, batch_size=16)
 
 
@@ -210,9 +210,9 @@ CHILD = """
 import json, sys, torch
 torch.set_num_threads(1)
 import dwmr
-from dwmr.presets import start_values
+from dwmr.presets import preset
 data, out, epochs, values = sys.argv[1:]
-config = start_values("iceslider/dwmr").replace(epochs=int(epochs), **json.loads(values))
+config = preset("iceslider/dwmr").replace(epochs=int(epochs), **json.loads(values))
 dwmr.train(config, train=dwmr.load_transitions(data), out=out, seed=3, resume=True)
 """
 

@@ -17,7 +17,7 @@ from dwmr import InputError, Splits
 from dwmr.cli import tables
 from dwmr.evaluation import probes
 from dwmr.evaluation.evaluate import imagination_scores
-from dwmr.presets import start_values
+from dwmr.presets import preset
 from dwmr.provenance import code_digest
 from dwmr.tuning import campaign as running
 from dwmr.tuning import halving, spaces, tune
@@ -94,7 +94,7 @@ def test_the_first_trial_is_the_preset_as_it_starts(whole):
     first = found["trials"][0]
     assert first["start"]
     assert not any(trial["start"] for trial in found["trials"][1:])
-    start = start_values(NAME).replace(**SETTINGS)
+    start = preset(NAME).replace(**SETTINGS)
     assert start.replace(**options(first["values"])) == start
 
 
@@ -115,7 +115,7 @@ def test_the_best_mean_over_fresh_seeds_is_chosen(whole):
 def test_a_trial_that_goes_on_is_the_run_in_one(data, whole):
     _, found = whole
     trial = next(trial for trial in found["trials"] if "6" in trial["scores"])
-    config = start_values(NAME).replace(**SETTINGS).replace(**options(trial["values"]))
+    config = preset(NAME).replace(**SETTINGS).replace(**options(trial["values"]))
     run = dwmr.train(config, train=data.train, seed=trial["seed"], device="cpu")
     (figures,) = imagination_scores([run.model], train=data.train, test=data.val)
     assert score(trial, 6) == round(figures["imagination"], 4)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dwmr.errors import InputError
-from dwmr.presets import START_VALUES, start_values
+from dwmr.presets import PRESETS, preset
 from dwmr.training.objectives import OBJECTIVES
 from dwmr.training.trainer import check_choices
 from dwmr.tuning.spaces import (
@@ -21,11 +21,11 @@ from dwmr.tuning.spaces import (
     without,
 )
 
-NAMES = list(START_VALUES)
+NAMES = list(PRESETS)
 
 
 def space_of(name: str) -> dict[str, Dimension]:
-    return search_space(start_values(name))
+    return search_space(preset(name))
 
 
 def points(name: str) -> st.SearchStrategy[dict[str, object]]:
@@ -44,21 +44,21 @@ def points(name: str) -> st.SearchStrategy[dict[str, object]]:
 @given(st.sampled_from(NAMES).flatmap(lambda name: st.tuples(st.just(name), points(name))))
 def test_every_point_is_a_valid_configuration(drawn):
     name, values = drawn
-    config = start_values(name).replace(**options(values))
+    config = preset(name).replace(**options(values))
     check_choices(config)
     assert values_of(config, space_of(name)) == values
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_both_ends_of_every_range_are_valid_and_the_start_lies_within(name):
-    config, space = start_values(name), space_of(name)
+    config, space = preset(name), space_of(name)
     check_space(config, space)
     assert config.replace(**options(values_of(config, space))) == config
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_only_what_reaches_the_loss_is_searched(name):
-    config, space = start_values(name), space_of(name)
+    config, space = preset(name), space_of(name)
     objective = OBJECTIVES[config.model]
     weights = {"var", "cor", "cos", "loc", "rec", "kl"}
     assert weights & set(space) == {term for term in weights & set(objective.terms) if getattr(config.hyper, term) > 0}
@@ -91,7 +91,7 @@ def test_the_windows_of_the_two_benchmarks():
     assert (puzzle["low"], puzzle["high"]) == (Range(2, 4, whole=True), Range(8, 12, whole=True))
     assert ice["high"] == Range(3, 9, whole=True)
     assert "low" not in ice
-    assert start_values("iceslider/dwmr").hyper.low == 0
+    assert preset("iceslider/dwmr").hyper.low == 0
 
 
 def test_what_is_fixed_is_not_searched():
@@ -100,14 +100,14 @@ def test_what_is_fixed_is_not_searched():
 
 
 def test_a_start_outside_is_refused():
-    config = start_values("8puzzle/dwmr").replace(lr=1.0)
+    config = preset("8puzzle/dwmr").replace(lr=1.0)
     with pytest.raises(InputError, match=r"8puzzle/dwmr starts with lr = 1.0, outside its search space"):
         values_of(config, space_of("8puzzle/dwmr"))
 
 
 def test_a_corner_that_cannot_work_is_refused():
     with pytest.raises(InputError, match="within the 8 bits"):
-        check_space(start_values("generic/dwmr").replace(bits=8, high=6), space_of("generic/dwmr"))
+        check_space(preset("generic/dwmr").replace(bits=8, high=6), space_of("generic/dwmr"))
 
 
 def test_a_space_as_data():

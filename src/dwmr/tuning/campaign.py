@@ -2,7 +2,7 @@
 
 The stages are the same for every model:
 
-1. *search*: all trials, to the first rung (8 of 40 epochs). The first trial is the preset's start values, those up to
+1. *search*: all trials, to the first rung (8 of 40 epochs). The first trial has the preset's values, those up to
    `STARTUP` are random, and the others are proposed by TPE from the scores so far.
 2. *rungs*: the best third continues to the second rung (20), the best third of those to the last epoch (40).
 3. *confirmation*: the best four and the start values are trained again with three new seeds each. The highest mean
@@ -38,10 +38,10 @@ from dwmr.data.transitions import Splits, Transitions
 from dwmr.errors import InputError, TrainingDiverged, unknown
 from dwmr.evaluation.evaluate import imagination_scores
 from dwmr.models.world_model import resolve_device
-from dwmr.presets import start_values
+from dwmr.presets import preset
 from dwmr.training.trainer import check_choices, train_many
 from dwmr.tuning.journal import Journal, distributions, is_done, is_waiting, rows_of, sampler, score_of
-from dwmr.tuning.spaces import Space, check_space, search_space, values_of, without
+from dwmr.tuning.spaces import Space, check_space, options_of, search_space, values_of, without
 from dwmr.tuning.stages import CONFIRMATION, SEARCH, SELECT, Plan, derived_seed, epochs_done, rows_wanted
 from dwmr.tuning.summary import summarize
 
@@ -120,7 +120,7 @@ def prepare(name: str, storage: Path, options: Options) -> tuple[Config, Space]:
         raise unknown("figure to choose by", options.select, SELECT)
     if storage.suffix in (".json", ".png") or storage.is_dir() or not storage.name:
         raise InputError(f"--storage names a journal file, such as study.journal, got {str(storage)!r}")
-    start = start_values(name)
+    start = preset(name)
     base = start.replace(**options.settings)
     space = without(search_space(start), options.settings)
     check_choices(base)
@@ -137,8 +137,9 @@ def _agree(journal: Journal, plan: Plan, storage: Path) -> str:
             study.set_user_attr("about", asked | {"token": secrets.token_hex(4)})
     stored = Config().flat() | study.user_attrs["about"]  # a journal may be older than an option
     ranges = [name for name in stored if name.startswith("the range of ")]  # other names of old journals are gone
+    searched = {option for name in plan.space for option in options_of(name)}  # their first values are in the journal
     for name in dict.fromkeys([*asked, *ranges]):
-        if stored.get(name) != asked.get(name):
+        if name not in searched and stored.get(name) != asked.get(name):
             raise InputError(
                 f"{storage} holds another study, with {name} {stored.get(name)} instead of {asked.get(name)}"
             )

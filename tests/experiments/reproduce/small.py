@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dwmr.config import NO_CHANGE, Config
 from dwmr.evaluation import probes
-from dwmr.presets import PRESETS, START_VALUES
+from dwmr.presets import PRESETS
 
 PROBE_UPDATES = 20
 
@@ -17,7 +17,7 @@ def small_presets() -> dict[str, Config]:
     shorter = {"epochs": 1, "batch_size": 32, "lr": 1e-3, "lr_factor": 0.9}
     return {
         name: replace(start, factors=NO_CHANGE).replace(**shorter)
-        for name, start in START_VALUES.items()
+        for name, start in PRESETS.items()
         if not name.startswith("generic")
     }
 
