@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,12 +53,14 @@ class _Labels:
     after: np.ndarray
     n_classes: int
 
-    @property
-    def changed(self) -> np.ndarray:
-        return self.before != self.after
-
-    def scores(self, true: np.ndarray, read: np.ndarray) -> dict[str, float | None]:
-        return board_scores(true, read, self.n_classes, self.changed)
+    def scores(
+        self, read: np.ndarray, imagined: np.ndarray, score: Callable[..., dict[str, Any]] = board_scores
+    ) -> dict[str, Any]:
+        """``score`` of the boards read from encoded frames and from predicted codes, int (N, cells) each."""
+        return {
+            name: score(true, guess, self.n_classes, self.before != self.after)
+            for name, true, guess in (("encoding", self.before, read), ("imagination", self.after, imagined))
+        }
 
 
 def evaluate(
@@ -128,11 +131,12 @@ def evaluate_many(
         figures: dict[str, Any] = {}
         if groups:
             read = {name: (probe.read(codes), probe.read(predicted)) for name, probe in probe_of.items()}
-            figures |= _merge_groups({name: _board_scores(labels, *read[name]) for name, labels in groups.items()})
+            figures |= _merge_groups({name: labels.scores(*read[name]) for name, labels in groups.items()})
             figures["baselines"] = dict(baselines)
             if intervals:
                 units = independent_units(test)
-                bounds = {name: _intervals(labels, *read[name], units, seed) for name, labels in groups.items()}
+                score = partial(board_intervals, units=units, seed=seed)
+                bounds = {name: labels.scores(*read[name], score) for name, labels in groups.items()}
                 figures["intervals"] = _merge_groups(bounds, mean=False) | {"units": int(units.max()) + 1}
             health |= confusions(to_numpy(codes), np.concatenate([labels.before for labels in groups.values()], axis=1))
         figures["codes"] = health
@@ -245,27 +249,12 @@ def _merge_groups(parts: Mapping[str, dict[str, Any]], mean: bool = True) -> dic
     return merged
 
 
-def _board_scores(labels: _Labels, read: np.ndarray, imagined: np.ndarray) -> dict[str, Any]:
-    """The scores of the boards read from encoded frames and from predicted codes, int (N, cells) each."""
-    return {
-        "encoding": labels.scores(labels.before, read),
-        "imagination": labels.scores(labels.after, imagined),
-    }
-
-
-def _intervals(labels: _Labels, read: np.ndarray, imagined: np.ndarray, units: np.ndarray, seed: int) -> dict[str, Any]:
-    return {
-        name: board_intervals(true, guess, labels.n_classes, labels.changed, units, seed=seed)
-        for name, true, guess in (("encoding", labels.before, read), ("imagination", labels.after, imagined))
-    }
-
-
 def _baselines(labels: _Labels) -> dict[str, Any]:
     """The scores of copying the last board, and of each cell's most frequent label in the training data."""
     counts = (np.bincount(cell, minlength=labels.n_classes) for cell in labels.train_after.T)
     majority = np.array([count.argmax() for count in counts])
     guesses = {"copy": labels.before, "majority": np.broadcast_to(majority, labels.after.shape)}
-    return {name: labels.scores(labels.after, guess) for name, guess in guesses.items()}
+    return {name: labels.scores(guess, guess)["imagination"] for name, guess in guesses.items()}
 
 
 def _repaired(
@@ -288,7 +277,7 @@ def _repaired(
         },
     }
     boards = {
-        name: _board_scores(labels, probe_of[name].read(repaired.codes), probe_of[name].read(repaired.predicted))
+        name: labels.scores(probe_of[name].read(repaired.codes), probe_of[name].read(repaired.predicted))
         for name, labels in groups.items()
     }
     return figures | {f"{name}_repaired": scores for name, scores in _merge_groups(boards).items()}
