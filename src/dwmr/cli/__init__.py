@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import sys
 import warnings
@@ -27,6 +28,10 @@ def _order(command: CommandInfo) -> int:
 
 
 app.registered_commands.sort(key=_order)
+
+for _command in app.registered_commands:  # paragraphs of help texts fill the width of the terminal
+    _paragraphs = (inspect.getdoc(_command.callback) or "").split("\n\n")
+    _command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in _paragraphs)
 
 
 @app.callback(invoke_without_command=True)

@@ -45,7 +45,10 @@ def export(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Export a model as ONNX networks, or as rules: PDDL for planners, and a list to read."""
+    """Export a model as ONNX networks, or as rules: PDDL for planners, and a list to read.
+
+    The rules say when an action changes which bits. --level, or --start and --goal, add a problem for planners.
+    """
     if to not in TARGETS:
         raise unknown("target", to, TARGETS)
     holds = (ENCODER, PREDICTOR) if to == "onnx" else EXPORTED
