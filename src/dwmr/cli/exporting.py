@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from dwmr.cli.common import AsJson, Device, Overwrite, Seed, app, example, open_run, print_json, say
+from dwmr.cli.common import AsJson, Device, Overwrite, RunData, RunFolder, Seed, app, example, open_run, print_json, say
 from dwmr.data.image_files import read_image
 from dwmr.data.transitions import Splits, Transitions
 from dwmr.errors import InputError, unknown
@@ -32,10 +32,10 @@ HELD_OUT = 0.2  # of the training data, to judge rules on where there is no othe
     )
 )
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run: RunFolder,
     to: Annotated[str, typer.Option("--to", help="onnx or pddl.")],
     out: Annotated[Path, typer.Option(help="The folder to write.")],
-    data: Annotated[Path | None, typer.Option(help="Data folder or .npz; by default the run's benchmark.")] = None,
+    data: RunData = None,
     level: Annotated[int | None, typer.Option(help="pddl: the problem is this level of its world.", min=0)] = None,
     start: Annotated[Path | None, typer.Option(help="pddl: image of the problem's start.")] = None,
     goal: Annotated[Path | None, typer.Option(help="pddl: image of its goal.")] = None,

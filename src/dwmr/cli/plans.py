@@ -11,7 +11,20 @@ import torch
 import typer
 
 from dwmr.cli import tables
-from dwmr.cli.common import AsJson, Device, Overwrite, Seed, app, example, load_data, open_model, out, print_json, say
+from dwmr.cli.common import (
+    AsJson,
+    Device,
+    Overwrite,
+    RunFolder,
+    Seed,
+    app,
+    example,
+    load_data,
+    open_model,
+    out,
+    print_json,
+    say,
+)
 from dwmr.data.image_files import read_image
 from dwmr.data.transitions import Splits
 from dwmr.errors import InputError, unknown
@@ -29,7 +42,6 @@ from dwmr.worlds.registry import WORLDS, action_names, find_world, tasks_of
 
 STARTS = 20_000  # training frames that imagined walks begin from
 
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 Data = Annotated[Path | None, typer.Option(help="Data to prepare the run from, needed once; default: its world's.")]
 OnePlanner = Annotated[str, typer.Option(help=f"{', '.join(PLANNERS)}.")]
 Seconds = Annotated[float, typer.Option(help="Seconds a search may take.", min=0)]
@@ -44,7 +56,7 @@ StripPath = Annotated[Path | None, typer.Option("--strip", help="Draw the plan: 
     )
 )
 def plan(
-    run: Run,
+    run: RunFolder,
     start: Annotated[Path | None, typer.Option(help="Image of the start: PNG or .npy.")] = None,
     goal: Annotated[Path | None, typer.Option(help="Image of the goal.")] = None,
     planner: OnePlanner = "breadth_first",
@@ -98,7 +110,7 @@ def plan(
     epilog=example("dwmr plan-level runs/ice", "dwmr plan-level runs/ice --level 3 --planner astar --strip acted.png"),
 )
 def plan_level(
-    run: Run,
+    run: RunFolder,
     level: Annotated[int, typer.Option(help="The number of the task among those of plan-tasks.", min=0)] = 0,
     planner: OnePlanner = "breadth_first",
     seconds: Seconds = Setting.seconds,
@@ -139,7 +151,7 @@ def plan_level(
     ),
 )
 def plan_tasks(
-    run: Run,
+    run: RunFolder,
     planner: Annotated[list[str] | None, typer.Option(help=f"One or more of {', '.join(ENTRIES)}.")] = None,
     seconds: Seconds = Setting.seconds,
     trials: Annotated[int | None, typer.Option(help="Tasks of each kind; all by default.", min=1)] = None,
@@ -203,7 +215,7 @@ def plan_tasks(
     epilog=example("dwmr train-heuristic runs/p", "dwmr train-heuristic runs/p --updates 2500 --batch 512"),
 )
 def train_heuristic(
-    run: Run,
+    run: RunFolder,
     updates: Annotated[int, typer.Option(help="Minibatches.", min=1)] = HeuristicTraining.updates,
     batch: Annotated[int, typer.Option(help="Pairs of a start and a goal in each.", min=1)] = HeuristicTraining.batch,
     overwrite: Overwrite = False,
