@@ -258,6 +258,19 @@ def test_on_a_gpu_a_batch_is_one_program_and_goes_on_where_it_was(data, tmp_path
     assert {trial["values"]["scheme"] for trial in found["trials"]} == {"two_step", "two_step_st"}
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+def test_a_study_in_a_database_is_stopped_and_continued(data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    steps = iter(range(10**6))
+    monkeypatch.setattr(running._Clock, "goes_on", lambda self: next(steps) % 5 != 4)
+    calls = 0
+    while not (found := campaign(data, "sqlite:///study.db", trials=3, settings=SHORT))["finished"]:
+        calls += 1
+    assert calls > 0
+    assert len(found["trials"]) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["study.db"]
+
+
 def test_trials_that_diverge_are_results(data, tmp_path, monkeypatch):
     monkeypatch.setitem(spaces.ALWAYS, "lr", Range(1e-3, 1e30, log=True))
     found = campaign(data, tmp_path / "j", trials=8, settings=SETTINGS | {"epochs": 2})

@@ -34,13 +34,16 @@ from dwmr.presets import preset
 @app.command(
     epilog=example(
         "dwmr tune iceslider/dwmr --trials 64 --storage studies/ice.journal",
-        "dwmr tune 8puzzle/dwmr --storage p.journal --budget 600",
+        "dwmr tune 8puzzle/dwmr --storage sqlite:///puzzle.db --budget 600",
         "dwmr tune generic/dwmr --data mine/ --storage mine.journal --set bits=32 --set epochs=10",
     )
 )
 def tune(
     name: Annotated[str, typer.Argument(metavar="PRESET", help="world/model; `dwmr presets` lists them.")],
-    storage: Annotated[Path, typer.Option(help="Journal file of the study; an existing study is continued.")],
+    storage: Annotated[
+        str,
+        typer.Option(metavar="FILE_OR_URL", help="Journal file or Optuna database; an existing study is continued."),
+    ],
     trials: Annotated[int, typer.Option(help="Number of configurations to try.", min=1)] = 64,
     data: Annotated[Path | None, typer.Option(help="Data folder; by default the data of the preset's world.")] = None,
     settings: Annotated[
@@ -69,8 +72,9 @@ def tune(
     fixed = parse_settings(settings or [])
     options = tuning.Options(trials, seed, fixed, select, device, budget=budget)
     tuning.prepare(name, storage, options)
-    known, summary = storage.exists(), storage.with_suffix(".json")
-    check_output(storage, overwrite=known, inputs=[data], written=True)
+    place = tuning.place_of(storage)
+    known, summary = place.exists() or "://" in storage, place.with_suffix(".json")
+    check_output(place, overwrite=known, inputs=[data], written=True)
     check_output(summary, overwrite=overwrite or known, inputs=[data])
     resolve_device(device)
     found = tuning.tune(name, load_data(data, preset(name).benchmark), storage, options)

@@ -9,5 +9,6 @@ except ImportError as missing:
     raise InputError("tuning needs Optuna; pip install 'dwmr[tune]'") from missing
 
 from dwmr.tuning.campaign import Options, prepare, tune
+from dwmr.tuning.journal import place_of
 
-__all__ = ["Options", "prepare", "tune"]
+__all__ = ["Options", "place_of", "prepare", "tune"]

@@ -40,7 +40,7 @@ from dwmr.evaluation.evaluate import imagination_scores
 from dwmr.models.world_model import resolve_device
 from dwmr.presets import preset
 from dwmr.training.trainer import check_choices, train_many
-from dwmr.tuning.journal import Journal, distributions, is_done, is_waiting, rows_of, sampler, score_of
+from dwmr.tuning.journal import Journal, distributions, is_done, is_waiting, place_of, rows_of, sampler, score_of
 from dwmr.tuning.spaces import Space, check_space, options_of, search_space, values_of, without
 from dwmr.tuning.stages import CONFIRMATION, SEARCH, SELECT, Plan, derived_seed, epochs_done, rows_wanted
 from dwmr.tuning.summary import summarize
@@ -78,12 +78,12 @@ class Options:
 
 
 def tune(name: str, data: Splits, storage: str | Path, options: Options | None = None) -> dict[str, Any]:
-    """Tune a preset, or continue the study in the journal ``storage``; returns its summary.
+    """Tune a preset, or continue the study in ``storage``, a journal file or a URL for Optuna; returns its summary.
 
     Raises:
         InputError: the preset cannot be tuned so, or the journal holds another study; nothing was changed.
     """
-    options, storage = options or Options(), Path(storage)
+    options = options or Options()
     deadline = None if options.budget is None else time.monotonic() + options.budget
     base, space = prepare(name, storage, options)
     device = str(resolve_device(options.device))
@@ -109,7 +109,7 @@ def tune(name: str, data: Splits, storage: str | Path, options: Options | None =
         journal.close(finished=finished)
 
 
-def prepare(name: str, storage: Path, options: Options) -> tuple[Config, Space]:
+def prepare(name: str, storage: str | Path, options: Options) -> tuple[Config, Space]:
     """Check what needs no data; returns the start configuration and the search space."""
     for what, count in (("trials", options.trials), ("at_once", options.at_once)):
         if count < 1:
@@ -118,18 +118,16 @@ def prepare(name: str, storage: Path, options: Options) -> tuple[Config, Space]:
         raise InputError(f"the budget must be more than 0 seconds, got {options.budget:g}")
     if options.select not in SELECT:
         raise unknown("figure to choose by", options.select, SELECT)
-    if storage.suffix in (".json", ".png") or storage.is_dir() or not storage.name:
-        raise InputError(f"--storage names a journal file, such as study.journal, got {str(storage)!r}")
+    place_of(storage)
     start = preset(name)
-    base = start.replace(**options.settings)
-    space = without(search_space(start), options.settings)
+    base, space = start.replace(**options.settings), without(search_space(start), options.settings)
     check_choices(base)
     check_space(base, space)
     values_of(base, space)
     return base, space
 
 
-def _agree(journal: Journal, plan: Plan, storage: Path) -> str:
+def _agree(journal: Journal, plan: Plan, storage: str | Path) -> str:
     """Store what the study is, or check that it is the same; returns the name of its run folders."""
     study, asked = journal.stage(SEARCH), plan.about()
     with journal.turn:

@@ -1,6 +1,6 @@
-"""The memory of a study: one Optuna journal file that several processes and machines may share.
+"""The memory of a study: an Optuna journal file or database that several processes and machines may share.
 
-The journal holds an Optuna study for each stage. A row of a stage (an Optuna trial) is waiting, running or done. A
+It holds an Optuna study for each stage. A row of a stage (an Optuna trial) is waiting, running or done. A
 running row names its worker. A worker holds a file lock as long as it lives, so a row whose worker's lock is free or
 missing can be continued by another worker. One process at a time starts or adopts rows.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import warnings
@@ -21,6 +22,7 @@ import optuna
 from optuna import Study
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.storages import BaseStorage
 from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial, TrialState
 
@@ -32,24 +34,20 @@ WORKER, DIVERGED = "worker", "diverged"  # attributes of a row
 
 
 class Journal:
-    """An open journal, with this process as one of its workers."""
+    """An open journal, with this process as one of its workers. ``storage`` is a file or a URL that Optuna knows."""
 
-    def __init__(self, path: Path) -> None:
-        if path.exists() and not FIRST_BYTES.startswith(path.read_bytes()[: len(FIRST_BYTES)]):
+    def __init__(self, storage: str | Path) -> None:
+        path = place_of(storage)
+        database = _open_url(str(storage)) if "://" in str(storage) else None
+        if path.is_file() and not FIRST_BYTES.startswith(path.read_bytes()[: len(FIRST_BYTES)]):
             raise InputError(f"{path} is not the journal of a study")
         self.work = path.with_name(path.name + ".work")  # locks and runs in training
         self.work.mkdir(parents=True, exist_ok=True)
         if any(self.work.iterdir()) and not (self.work / ".gitignore").is_file():
             raise InputError(f"{self.work} is not of a study, which would remove it at its end; move it elsewhere")
         (self.work / ".gitignore").write_text("*\n")
-        lock = _Lock(self.work / "journal.lock")
-        with lock:
-            _drop_cut_off_line(path)
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        try:
-            self.storage = JournalStorage(JournalFileBackend(str(path), lock_obj=lock))  # type: ignore[arg-type]
-        except (ValueError, KeyError, TypeError, AssertionError) as error:
-            raise InputError(f"{path} is not the journal of a study, or is damaged: {error!r}") from error
+        self.storage = database or _open_file(path, self.work)
         self._stages: dict[str, Study] = {}
         self.turn = _Lock(self.work / "turn.lock")  # held while rows are started or adopted
         self._token = secrets.token_hex(4)
@@ -121,6 +119,33 @@ class Journal:
         except OSError:
             return False
         return False
+
+
+def place_of(storage: str | Path) -> Path:
+    """The file of a journal; for a URL a path in the working directory, for what is written beside the storage."""
+    if "://" in str(storage):
+        return Path(re.sub(r"\W+", "-", str(storage)).strip("-"))
+    path = Path(storage)
+    if path.suffix == ".json" or path.is_dir() or not path.name:
+        raise InputError(f"--storage takes a journal file, such as study.journal, or a URL, got {str(storage)!r}")
+    return path
+
+
+def _open_url(url: str) -> BaseStorage:
+    try:
+        return optuna.storages.get_storage(url)
+    except Exception as error:  # whatever the database's driver raises
+        raise InputError(f"Optuna cannot open the storage {url}: {error}") from error
+
+
+def _open_file(path: Path, work: Path) -> BaseStorage:
+    lock = _Lock(work / "journal.lock")
+    with lock:
+        _drop_cut_off_line(path)
+    try:
+        return JournalStorage(JournalFileBackend(str(path), lock_obj=lock))  # type: ignore[arg-type]
+    except (ValueError, KeyError, TypeError, AssertionError) as error:
+        raise InputError(f"{path} is not the journal of a study, or is damaged: {error!r}") from error
 
 
 def rows_of(stage: Study) -> list[FrozenTrial]:
