@@ -24,7 +24,7 @@ pytest.importorskip("matplotlib")
 from matplotlib.image import imread
 
 PNG = b"\x89PNG\r\n\x1a\n"
-LABEL_FREE = {"training", "bits", "transitions", "rollouts", "health", "configuration"}
+LABEL_FREE = {"training", "transitions", "rollouts", "health", "configuration"}
 
 
 @pytest.fixture(scope="module")

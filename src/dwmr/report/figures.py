@@ -10,8 +10,6 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from dwmr.plotting.pictures import BLUE, COLOURS, figure_svg, new_figure
 from dwmr.report.markup import Markup
 
@@ -30,28 +28,6 @@ def curve(steps: Sequence[int], values: Sequence[float]) -> Markup:
     axes.plot(steps, values, color=BLUE, linewidth=1.4, marker="o" if len(steps) < 8 else "", markersize=2.5)
     axes.locator_params(axis="x", integer=True)
     axes.margins(x=0.04, y=0.12)
-    return _inline(figure)
-
-
-def sorted_rates(rates: np.ndarray) -> Markup:
-    """How often each of K bits is on, (K,), in increasing order."""
-    figure, axes = _plot(4.4, 2.3, xlabel="bits, sorted", ylabel="share of frames with the bit on")
-    axes.stairs(np.sort(rates), fill=True, color=BLUE, alpha=0.75)
-    axes.axhline(0.5, color=INK, linewidth=0.6, linestyle=DASHED, alpha=0.6)
-    axes.set(xlim=(0, len(rates)), ylim=(0, 1))
-    return _inline(figure)
-
-
-def flip_counts(counts: Mapping[str, np.ndarray]) -> Markup:
-    """Mean number of bits that each of A actions flips, {name: (A,)}."""
-    n_actions = len(next(iter(counts.values())))
-    figure, axes = _plot(4.4, 2.3, xlabel="action", ylabel="flipped bits, mean")
-    width = 0.8 / len(counts)
-    for place, (name, colour) in enumerate(zip(counts, COLOURS)):
-        left = np.arange(n_actions) + (place + 0.5) * width - 0.4
-        axes.bar(left, np.nan_to_num(counts[name]), 0.92 * width, color=colour, label=name)
-    axes.set_xticks(range(0, n_actions, -(-n_actions // 20)))
-    _legend(axes)
     return _inline(figure)
 
 

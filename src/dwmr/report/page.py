@@ -33,7 +33,7 @@ def write_report(
     certificate: Mapping[str, Any] | None = None,
     title: str | None = None,
 ) -> None:
-    """Write a page with a run's scores, training curves, bits, single transitions, roll-outs and configuration.
+    """Write a page with a run's scores, reliability, single transitions, roll-outs, training curves and settings.
 
     Args:
         metrics: one record per epoch, see `dwmr.models.run_folder.read_metrics`
@@ -73,7 +73,6 @@ def _sections(material: Material) -> list[Section]:
         sections.trust(material.certificate) if material.certificate is not None else None,
         transitions(material),
         sections.rollouts(figures["rollout"]) if figures.get("rollout") else None,
-        sections.bit_statistics(material),
         sections.code_health(figures["codes"]),
         sections.training(material.metrics),
         sections.configuration(material.info, len(material.metrics)),

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from dwmr.evaluation.metrics import SCORE_TITLES
 from dwmr.models.run_folder import RunInfo
 from dwmr.report import figures
 from dwmr.report.markup import Markup, Section, element, figure, number, table
-from dwmr.report.material import Material
 
 CURVES = {
     "terms": {
@@ -120,24 +117,6 @@ def training(metrics: Sequence[Mapping[str, Any]]) -> Section:
     )
     content = element("div", *drawn, class_="small")
     return Section("training", "Training", how if drawn else "This run has no records of its epochs.", content)
-
-
-def bit_statistics(material: Material) -> Section:
-    codes, actions = material.codes, material.test.actions
-    changes = {"encoded": codes != material.next_codes, "predicted": codes != material.predicted}
-    counts = {}
-    for name, flipped in changes.items():
-        means = np.full(material.test.n_actions, np.nan)  # NaN for an action that never occurs
-        for action in np.unique(actions):
-            means[action] = flipped[actions == action].sum(1).mean()
-        counts[name] = means
-    how = (
-        "Healthy bits are on in a fair share of the frames. An action should flip a few bits, and the predictor should "
-        "flip as many as the encoder."
-    )
-    on = figure(figures.sorted_rates(codes.mean(0)), "How often each bit is on. A bit at 0 or 1 is dead.")
-    flips = figure(figures.flip_counts(counts), "Bits flipped by each action: between two frames, and as predicted.")
-    return Section("bits", "Bits", how, element("div", on, flips, class_="pair"))
 
 
 def rollouts(scores: Mapping[str, Mapping[str, float]]) -> Section:
