@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from dwmr.files import append_line, atomic_write_json, atomic_write_text
 from dwmr.planning.acting import DONE, Episode, Limits, act, greedy_step, random_step
 from dwmr.planning.agent import Agent
 from dwmr.planning.problem import EXHAUSTED, Budget, CodeGoal, no_heuristic
-from dwmr.planning.search import PLANNERS, Planner, find_planner
+from dwmr.planning.search import PLANNERS, find_planner
 from dwmr.planning.simulator import TaskWorld, TrueWorld, true_code, true_codes, true_dynamics
 from dwmr.progress import bar
 from dwmr.seeding import rng
@@ -140,12 +140,13 @@ def try_tasks(
     """Try every task once, with the planner or control of that name. Trials in the log are not repeated."""
     if name not in ENTRIES:
         raise unknown("planner", name, ENTRIES)
-    log = log or TrialLog()
+    log, solved = log or TrialLog(), 0
     with bar(name, len(tasks), show=progress) as shown:
         for number, task in enumerate(tasks):
             if task.name not in log.trials:
                 log.add(solve_task(task, agent, name, setting, number)[0])
-            shown.describe(f"{sum(trial.solved for trial in log.trials.values())} solved")
+            solved += log.trials[task.name].solved
+            shown.describe(f"{solved} solved")
             shown.advance()
     return [log.trials[task.name] for task in tasks]
 
@@ -199,11 +200,11 @@ def solve_task(task: Task, agent: Agent, name: str, setting: Setting, number: in
     if name == "simulator":
         agent = Agent(true_codes, true_dynamics(task), bits=64)
         world: TaskWorld = TrueWorld(task)
-        goal, heuristic = CodeGoal(true_code(task, task.goal)), no_heuristic
+        goal, heuristic, name = CodeGoal(true_code(task, task.goal)), no_heuristic, setting.simulated
     else:
         world, goal = TaskWorld(task), agent.goal_of(task.paint(task.goal))
         heuristic = agent.heuristic_for(goal)
-    planner = _planner(name, setting.simulated, generator)
+    planner = {"greedy_step": greedy_step, "random": random_step(generator)}.get(name) or find_planner(name)
     episode = act(world, agent, goal, planner, heuristic, setting.limits, generator=generator)
     first = episode.plans[0] if episode.plans else None
     trial = Trial(
@@ -222,12 +223,3 @@ def solve_task(task: Task, agent: Agent, name: str, setting: Setting, number: in
         seconds=episode.seconds,
     )
     return trial, episode
-
-
-def _planner(name: str, simulated: str, generator: np.random.Generator) -> Planner:
-    controls: dict[str, Callable[[], Planner]] = {
-        "simulator": lambda: find_planner(simulated),
-        "greedy_step": lambda: greedy_step,
-        "random": lambda: random_step(generator),
-    }
-    return controls[name]() if name in controls else find_planner(name)

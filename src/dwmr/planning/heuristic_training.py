@@ -99,9 +99,7 @@ def _pairs(walks: Tensor, count: int, generator: torch.Generator) -> tuple[Tenso
     length, walkers = walks.shape[0] - 1, walks.shape[1]
     device = walks.device
     who = torch.randint(walkers, (count,), generator=generator, device=device)
-    one = torch.randint(length + 1, (count,), generator=generator, device=device)
-    other = torch.randint(length + 1, (count,), generator=generator, device=device)
-    early, late = torch.minimum(one, other), torch.maximum(one, other)
+    early, late = torch.randint(length + 1, (2, count), generator=generator, device=device).sort(0).values
     return walks[early, who], walks[late, who], late - early
 
 
