@@ -70,7 +70,7 @@ def test_a_damaged_run_file(run, content):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": "other"}, "not of a dwmr run: its format is 'other'"),
+        ({"format": "other"}, "not the file of a dwmr run: its format is 'other'"),
         ({"version": 2}, "run version 2; this dwmr reads version 1"),
         ({"image_shape": [1, 8]}, "must be whole numbers"),
         ({"n_actions": "4"}, "must be whole numbers"),

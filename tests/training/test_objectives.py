@@ -123,7 +123,7 @@ def test_terms_and_weights_must_match():
 
 @pytest.mark.parametrize(("name", "missing"), [("ae", "decoded"), ("deepcubeai", "next_probs")])
 def test_what_a_family_needs_is_named(name, missing):
-    with pytest.raises(InputError, match="needs a decoder, and the 'joint' scheme"):
+    with pytest.raises(InputError, match="needs a decoder; that of DeepCubeAI also needs"):
         OBJECTIVES[name].evaluate(some_codes(**{missing: None}), HYPER)
 
 

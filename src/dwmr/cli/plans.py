@@ -237,7 +237,7 @@ def train_heuristic(
     if as_json:
         print_json({"heuristic": str(path), **about})
         return
-    say(f"{path}: {updates:,} updates, loss {about['loss'][0]:.3f} at first, {about['loss'][-1]:.3f} at last")
+    say(f"{path}: {updates:,} updates, loss from {about['loss'][0]:.3f} to {about['loss'][-1]:.3f}")
 
 
 def _agent(

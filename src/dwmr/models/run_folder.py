@@ -80,7 +80,7 @@ def read_info(folder: str | Path) -> RunInfo:
     try:
         stored = json.loads(path.read_text())
         if stored["format"] != FORMAT:
-            raise InputError(f"{path} is not of a dwmr run: its format is {stored['format']!r}")
+            raise InputError(f"{path} is not the file of a dwmr run: its format is {stored['format']!r}")
         if stored["version"] != VERSION:
             raise InputError(
                 f"{folder} was written in run version {stored['version']!r}; this dwmr reads version {VERSION}"
@@ -229,9 +229,13 @@ def require_same(stored: RunInfo, asked: RunInfo, folder: Path) -> None:
     if stored.seed != asked.seed:
         raise InputError(f"{folder} was trained with seed {stored.seed}, not {asked.seed}")
     if stored.own_parts != asked.own_parts:
-        raise InputError(f"{folder} was trained with own parts {stored.own_parts}, not {asked.own_parts}")
+        raise InputError(f"{folder} was trained with {_own(stored)}, not with {_own(asked)}")
     old, new = stored.config.flat(), asked.config.flat()
     differing = [f"{name} {old[name]} instead of {new[name]}" for name in old if old[name] != new[name]]
     differing = [text for text in differing if not text.startswith("epochs ")]
     if differing:
         raise InputError(f"{folder} was trained with {', '.join(differing)}")
+
+
+def _own(info: RunInfo) -> str:
+    return f"your own {', '.join(info.own_parts)}" if info.own_parts else "no networks or objective of your own"

@@ -157,7 +157,7 @@ def _agreement(codes: Codes, hyper: Hyper, cells: int = 1) -> Tensor:
 
 def _present(tensor: Tensor | None) -> Tensor:
     if tensor is None:
-        raise InputError("this objective needs a decoder, and the 'joint' scheme if it is DeepCubeAI's")
+        raise InputError("this objective needs a decoder; that of DeepCubeAI also needs the scheme 'joint'")
     return tensor
 
 

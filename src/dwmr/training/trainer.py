@@ -394,9 +394,9 @@ def check_choices(
     if (family.scheme or config.scheme) != config.scheme:
         raise InputError(f"{config.model} is trained with the scheme {family.scheme!r}, not {config.scheme!r}")
     if config.steps > 1 and "later" not in family.terms:
-        raise InputError("steps needs an objective with the term 'later', as objectives.objective_of gives it")
+        raise InputError("steps above 1 needs an objective with the term 'later'; objectives.objective_of adds it")
     if config.scheme == "joint" and family.noise:
-        raise InputError("the scheme 'joint' knows no noise; it is DeepCubeAI's")
+        raise InputError("the scheme 'joint' is for DeepCubeAI and has no noise; choose another scheme for this model")
     if fast not in ("auto", "off"):
         raise InputError(f"fast must be 'auto' or 'off', got {fast!r}")
     if tensorboard:
