@@ -12,7 +12,16 @@ import dwmr
 from dwmr import InputError
 from dwmr.models.run_folder import checkpoint_digest
 from dwmr.planning.heuristic_training import HeuristicTraining, train_heuristic
-from dwmr.planning.prepared import AGENT, PAINTER, load_agent, load_heuristic, save_heuristic
+from dwmr.planning.prepared import (
+    AGENT,
+    PAINTER,
+    load_agent,
+    load_heuristic,
+    load_painter,
+    prepare_run,
+    save_heuristic,
+)
+from tests.evaluation.ring import ring_model, ring_transitions
 
 
 @pytest.fixture
@@ -93,6 +102,18 @@ def test_a_damaged_file_is_one_clear_line(cli, prepared, ends, tmp_path, part, d
     assert (status, err.count("\n")) == (2, 1)
     assert f"{prepared / part} is damaged" in err
     assert "dwmr plan RUN --overwrite" in err
+
+
+def test_a_run_with_own_networks_is_prepared_from_python(tmp_path):
+    data, model = ring_transitions(episodes=20), ring_model()
+    (tmp_path / "checkpoint.safetensors").write_bytes(b"weights")
+    assert load_agent(str(tmp_path), model) is None
+    learned = prepare_run(str(tmp_path), model, dwmr.Splits(data))
+    loaded = load_agent(str(tmp_path), model)
+    assert (loaded.radius, loaded.flips, loaded.about) == (learned.radius, learned.flips, learned.about)
+    words = learned.encode(data.obs[:5])
+    assert torch.equal(loaded.dynamics.successors(words)[0], learned.dynamics.successors(words)[0])
+    assert load_painter(tmp_path, model)(words).shape == data.obs[:5].shape
 
 
 def test_a_heuristic_is_stored_with_its_checkpoint(prepared, ice):

@@ -252,7 +252,7 @@ def _prepare(run: Path, info: RunInfo, model: WorldModel, data: Path | None, see
     """Learn what planning needs from data, and store it in the run folder."""
     if data is None and info.config.benchmark not in WORLDS:
         raise InputError(f"{run} is not prepared for planning; prepare it once with: dwmr plan {run} --data DATA")
-    return prepared.prepare_run(run, model, info.config.decoder, _data(info, model, data), seed=seed)
+    return prepared.prepare_run(run, model, _data(info, model, data), decoder=info.config.decoder, seed=seed)
 
 
 def _data(info: RunInfo, model: WorldModel, data: Path | None) -> Splits:

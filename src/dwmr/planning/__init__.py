@@ -6,6 +6,7 @@ A planner takes a `Dynamics` and a goal test, and returns a `Plan`: solved, exha
 from dwmr.planning.acting import Environment, Episode, act
 from dwmr.planning.agent import Agent, prepare_agent
 from dwmr.planning.packing import pack, unpack
+from dwmr.planning.prepared import load_agent, prepare_run
 from dwmr.planning.problem import EXHAUSTED, OUT_OF_BUDGET, SOLVED, Budget, CodeGoal, Dynamics, Goal, Heuristic, Plan
 from dwmr.planning.search import PLANNERS, find_planner
 
@@ -25,7 +26,9 @@ __all__ = [
     "Plan",
     "act",
     "find_planner",
+    "load_agent",
     "pack",
     "prepare_agent",
+    "prepare_run",
     "unpack",
 ]

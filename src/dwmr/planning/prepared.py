@@ -38,7 +38,9 @@ Part = TypeVar("Part")
 log = logging.getLogger("dwmr")
 
 
-def prepare_run(run: Path, model: WorldModel, decoder: str, splits: Splits, *, seed: int = 0) -> Agent:
+def prepare_run(
+    run: str | Path, model: WorldModel, splits: Splits, *, decoder: str = "generic", seed: int = 0
+) -> Agent:
     """Learn from data what planning needs, and store it in the run folder.
 
     ``decoder`` names the network that draws imagined codes, for models without a decoder.
@@ -59,7 +61,7 @@ def prepare_run(run: Path, model: WorldModel, decoder: str, splits: Splits, *, s
     return agent
 
 
-def load_agent(run: Path, model: WorldModel) -> Agent | None:
+def load_agent(run: str | Path, model: WorldModel) -> Agent | None:
     """The agent of a run that was prepared for planning, without a learned heuristic; None if it was not prepared."""
 
     def build(tensors: dict[str, Tensor], info: dict[str, Any]) -> Agent:
@@ -79,7 +81,7 @@ def load_agent(run: Path, model: WorldModel) -> Agent | None:
     return load_part(run, AGENT, build, PREPARE_AGAIN)
 
 
-def load_painter(run: Path, model: WorldModel) -> Painter:
+def load_painter(run: str | Path, model: WorldModel) -> Painter:
     """What draws the imagined codes of a prepared run: the model's decoder, or one that was fitted afterwards."""
     if model.decoder is not None:
         return Painter(model, "the model's own decoder")
@@ -91,17 +93,17 @@ def load_painter(run: Path, model: WorldModel) -> Painter:
 
     drawn = load_part(run, PAINTER, build, PREPARE_AGAIN)
     if drawn is None:
-        raise InputError(f"{run / PAINTER} is missing; {PREPARE_AGAIN}")
+        raise InputError(f"{Path(run) / PAINTER} is missing; {PREPARE_AGAIN}")
     return Painter(drawn, "a decoder fitted afterwards")
 
 
-def save_heuristic(run: Path, network: HeuristicNetwork, about: Mapping[str, Any]) -> Path:
+def save_heuristic(run: str | Path, network: HeuristicNetwork, about: Mapping[str, Any]) -> Path:
     """Store a learned heuristic in the run folder."""
     sizes = {"bits": network.bits, "width": network.width, "blocks": len(network.blocks)}
     return save_part(run, HEURISTIC, network.state_dict(), {**about, **sizes})
 
 
-def load_heuristic(run: Path, model: WorldModel) -> HeuristicNetwork | None:
+def load_heuristic(run: str | Path, model: WorldModel) -> HeuristicNetwork | None:
     """The learned heuristic of a run; None if none was trained."""
 
     def build(tensors: dict[str, Tensor], info: dict[str, Any]) -> HeuristicNetwork:
@@ -109,21 +111,21 @@ def load_heuristic(run: Path, model: WorldModel) -> HeuristicNetwork | None:
         _load(network, tensors, model)
         return network
 
-    if (run / HEURISTIC).is_file():
-        return load_part(run, HEURISTIC, build, TRAIN_AGAIN)
-    return load_part(run, OLD_HEURISTIC, build, TRAIN_AGAIN, any_checkpoint=True)
+    stored = load_part(run, HEURISTIC, build, TRAIN_AGAIN)
+    return stored or load_part(run, OLD_HEURISTIC, build, TRAIN_AGAIN, any_checkpoint=True)
 
 
-def save_part(run: Path, name: str, tensors: Mapping[str, Tensor], info: Mapping[str, Any]) -> Path:
+def save_part(run: str | Path, name: str, tensors: Mapping[str, Tensor], info: Mapping[str, Any]) -> Path:
     """Write a part into the run folder, whole or not at all."""
     on_cpu = {key: value.detach().to("cpu", copy=True).contiguous() for key, value in tensors.items()}
     described = json.dumps({**info, "checkpoint": checkpoint_digest(run)})
-    atomic_write_bytes(run / name, to_safetensors(on_cpu, {"info": described}))
-    return run / name
+    path = Path(run) / name
+    atomic_write_bytes(path, to_safetensors(on_cpu, {"info": described}))
+    return path
 
 
 def load_part(
-    run: Path,
+    run: str | Path,
     name: str,
     build: Callable[[dict[str, Tensor], dict[str, Any]], Part],
     remedy: str,
@@ -135,7 +137,7 @@ def load_part(
     Raises:
         InputError: the part is damaged, or was made for another checkpoint; ``remedy`` says what to do.
     """
-    path = run / name
+    path = Path(run) / name
     if not path.is_file():
         return None
     try:
