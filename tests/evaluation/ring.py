@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from dwmr import Rollouts, Transitions, WorldModel
+from dwmr.evaluation.probes import Probe, fit_probes
 
 PLACES = 4
 RIGHT, LEFT = 0, 1
@@ -15,6 +16,11 @@ RIGHT, LEFT = 0, 1
 def draw(places: np.ndarray) -> np.ndarray:
     """Images (…, 1, 1, 4): one bright pixel."""
     return (255 * np.eye(PLACES, dtype=np.uint8)[places])[..., None, None, :]
+
+
+def fit_probe(codes: Tensor, states: np.ndarray, n_classes: int, kind: str = "affine", seed: int = 0) -> Probe:
+    """A probe for one model's codes."""
+    return fit_probes(codes[None], states, n_classes, kind, seed)[0]
 
 
 class Lights(nn.Module):

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from dwmr.errors import InputError
-from dwmr.evaluation.probes import fit_probe, fit_probes
+from dwmr.evaluation.probes import fit_probes
+from tests.evaluation.ring import fit_probe
 
 
 def random_bits(count: int, bits: int, seed: int = 0) -> torch.Tensor:

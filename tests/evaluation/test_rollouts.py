@@ -3,9 +3,8 @@
 import numpy as np
 import torch
 
-from dwmr.evaluation.probes import fit_probe
 from dwmr.evaluation.rollouts import rollout_scores
-from tests.evaluation.ring import LEFT, PLACES, RIGHT, Stay, ring_model, ring_rollouts, ring_transitions
+from tests.evaluation.ring import LEFT, PLACES, RIGHT, Stay, fit_probe, ring_model, ring_rollouts, ring_transitions
 
 HORIZONS = (0, 1, 2, 4)
 ROUND = [[RIGHT] * 4, [LEFT] * 4]

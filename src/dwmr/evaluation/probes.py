@@ -46,13 +46,8 @@ class Probe:
         return torch.cat(labels).cpu().numpy()
 
 
-def fit_probe(codes: Tensor, states: np.ndarray, n_classes: int, kind: str = "affine", seed: int = 0) -> Probe:
-    """Fit a probe to codes bool (N, K) of frames with states (N, …), on the device of the codes."""
-    return fit_probes(codes[None], states, n_classes, kind, seed)[0]
-
-
 def fit_probes(codes: Tensor, states: np.ndarray, n_classes: int, kind: str = "affine", seed: int = 0) -> list[Probe]:
-    """Fit one probe per model to the codes bool (S, N, K) of S models on the same frames, all in one batch."""
+    """Fit one probe per model to the codes bool (S, N, K) of S models, for the same N frames with states (N, …)."""
     labels = torch.from_numpy(states.reshape(len(states), -1).astype(np.int64)).to(codes.device)
     runs, count, bits = codes.shape
     cells = labels.shape[1]
