@@ -214,7 +214,12 @@ def test_presets_are_listed(cli):
     assert all(name in out for name in PRESETS)
 
 
-@pytest.mark.parametrize("command", ["collect", "train", "distil", "evaluate", "certify", "tune", "presets"])
+PLANNING = ["plan", "plan-level", "plan-tasks", "train-heuristic"]
+
+
+@pytest.mark.parametrize(
+    "command", ["collect", "train", "distil", "evaluate", "certify", "export", "tune", "presets", *PLANNING]
+)
 def test_help_has_an_example(cli, command):
     status, out, _ = cli(command, "--help")
     assert status == 0

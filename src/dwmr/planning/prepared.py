@@ -31,7 +31,7 @@ from dwmr.planning.painting import Painter, decoder_network, fit_painter, with_d
 AGENT, PAINTER, HEURISTIC = (f"planning/{part}.safetensors" for part in ("agent", "painter", "heuristic"))
 OLD_HEURISTIC = "heuristic.safetensors"  # of version 0.1, which did not name the checkpoint
 PREPARE_AGAIN = "prepare the run again with: dwmr plan RUN --overwrite (and --data, if the data is your own)"
-TRAIN_AGAIN = "train it again with: dwmr train-heuristic RUN --overwrite"
+TRAIN_AGAIN = "train it again with: dwmr train-heuristic RUN --overwrite, or delete the file"
 DIGITS = ("mnist", "sklearn")  # handwriting that any machine can have
 
 Part = TypeVar("Part")
