@@ -1,11 +1,11 @@
-"""Rules for a run, their fidelity on unseen levels, and levels solved from the exported PDDL by Fast Downward.
+"""The rules of a run, how exact they are on unseen levels, and levels solved from the exported PDDL by Fast Downward.
 
     python -m experiments.pddl RUN --data data/iceslider --name iceslider/strong
     python -m experiments.pddl exact --data data/iceslider
 
-``exact`` is a control in the place of a run: three bits a cell from the true labels, and the true slide. Levels are
-those of seeds 2000-2099 at minimum solution 8, plans are run in the real environment; a benchmark without levels gets
-the fidelity alone. An experiment that was stopped goes on with the next level, unless the rules have changed.
+``exact`` is a control instead of a run: three bits per cell from the true labels, and the true slide. Levels have the
+seeds 2000-2099 and a minimum solution of 8; plans are executed in the real environment. Worlds without levels have the
+fidelity alone. A stopped experiment continues with the next level, unless the rules have changed.
 """
 
 from __future__ import annotations

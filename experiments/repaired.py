@@ -1,9 +1,9 @@
-"""What repair at inference does to the strong models where frames are hard to read: plain beside repaired, test split.
+"""What repair at inference adds to the strong models on noisy frames: plain and repaired figures, test split.
 
     python -m experiments.repaired
 
-For every run the figures of ``dwmr evaluate --repair``. Runs that are in the results file are not repeated; with
---models FOLDER, models that `dwmr reproduce … --models FOLDER` kept are not trained again.
+For every run the figures of ``dwmr evaluate --repair``. Runs that are in the results file are not repeated. With
+--models FOLDER, the models that `dwmr reproduce … --models FOLDER` kept are used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CODES = ("exact_next", "same_code")
 
 
 def figures(model: WorldModel, data: dwmr.Splits) -> dict[str, Any]:
-    """Every figure twice, plain and repaired."""
+    """Every figure, plain and repaired."""
     assert data.test is not None
     (judged,) = evaluate_many([model], train=data.train, test=data.test, repair=True)
     found = judged.figures
@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("experiments/results/repaired.json"))
     parser.add_argument("--presets", default=",".join(PRESETS))
     parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--models", type=Path, help="run folders as `dwmr reproduce --models` keeps them")
+    parser.add_argument("--models", type=Path, help="run folders that `dwmr reproduce --models` kept")
     parser.add_argument("--device", default="auto")
     given = parser.parse_args()
     for preset in given.presets.split(","):

@@ -16,6 +16,12 @@ import torch
 
 PACKAGE = Path(__file__).parent
 TRAINING_AND_EVALUATION = ("dwmr.training.trainer", "dwmr.evaluation.evaluate")  # what the figures of a run depend on
+WITHOUT_FIGURES = (
+    "dwmr.errors",
+    "dwmr.files",
+    "dwmr.progress",
+    "dwmr.version",
+)  # imported, but without effect
 
 
 def describe_machine(device: torch.device) -> str:
@@ -56,7 +62,7 @@ def _imported(roots: Sequence[str], package: Path) -> dict[str, Path]:
     while waiting:
         name = waiting.pop()
         path = _file_of(name, package)
-        if path is None or name in found:
+        if path is None or name in found or name in WITHOUT_FIGURES:
             continue
         found[name] = path
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
