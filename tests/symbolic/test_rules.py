@@ -91,7 +91,7 @@ def test_codes_are_met_along_the_actions_that_were_taken(ice_val):
     assert np.array_equal(met.codes[once], met.after[met.frame[met.frame >= 0][:19]])
     assert np.array_equal(met.actions[once], ice_val.actions[1:20])
     alone = sample_codes(ice_encode, ice_predict, dataclasses.replace(ice_val, episode=None), pairs=30)
-    assert (len(alone), alone.imagined.any()) == (30, False)
+    assert (len(alone.codes), alone.imagined.any()) == (30, False)
 
 
 def test_cells_with_too_many_symbols_get_rules_for_single_bits():

@@ -21,21 +21,20 @@ DEPTH = 3  # imagined steps after each frame
 class CodeSamples:
     """Pairs of a code and an action, and what the model predicts for them.
 
-    codes     bool (M, K)
-    actions   int (M,)
-    after     the predicted codes, bool (M, K)
-    imagined  whether the code itself was imagined, (M,)
-    frame     the transition where the code was observed, −1 for imagined ones, (M,)
+    codes    bool (M, K)
+    actions  int (M,)
+    after    the predicted codes, bool (M, K)
+    frame    the transition where the code was observed, (M,); −1 if the code itself was imagined
     """
 
     codes: np.ndarray
     actions: np.ndarray
     after: np.ndarray
-    imagined: np.ndarray
     frame: np.ndarray
 
-    def __len__(self) -> int:
-        return len(self.codes)
+    @property
+    def imagined(self) -> np.ndarray:
+        return self.frame < 0
 
 
 def sample_codes(
@@ -52,7 +51,7 @@ def sample_codes(
     for step in range(steps):
         after = predict(raw, actions[now])
         frame = now if step == 0 else np.full(len(now), -1)
-        parts.append((as_bits(raw), actions[now], as_bits(after), np.full(len(now), step > 0), frame))
+        parts.append((as_bits(raw), actions[now], as_bits(after), frame))
         if data.episode is None:
             break
         goes_on = now + 1 < len(data)
@@ -80,7 +79,7 @@ def fidelity(rules: CellRules | BitRules, samples: CodeSamples, encode: Encode, 
     observed = ~samples.imagined
     next_codes = as_bits(encode(np.asarray(data.next_obs[samples.frame[observed]])))
     return {
-        "pairs": len(samples),
+        "pairs": len(samples.codes),
         "imagined_pairs": int(samples.imagined.sum()),
         "bits": _percent(right),
         "states": _percent(whole),

@@ -39,7 +39,7 @@ def _cell_domain(rules: CellRules, actions: Sequence[str]) -> str:
     symbols, atoms = rules.symbols, rules.atoms
     static = [f"({way} ?c ?n - cell) (off-{way} ?c - cell)" for way in _ways(atoms)]
     shown = [f"({_symbol(symbols, each)} ?c - cell)" for each in range(symbols.count)]
-    derived = [f"({_name(atom, symbols)}{' ?c - cell' if atom.kind != 'anywhere' else ''})" for atom in atoms]
+    derived = [_declared(atom, symbols) for atom in atoms]
     axioms = [
         f"  ; {atom.text(symbols)}\n  (:derived {_declared(atom, symbols)}\n    {_meaning(atom, symbols)})"
         for atom in atoms
