@@ -21,7 +21,7 @@ import dwmr
 from dwmr.files import atomic_write_json
 from dwmr.models.callables import Encode, Predict
 from dwmr.models.run_folder import read_info
-from dwmr.symbolic import Layout, SymbolicModel, Task, layout_of, learn_symbols, solve
+from dwmr.symbolic import Layout, Problem, SymbolicModel, layout_of, learn_symbols, solve
 from dwmr.worlds import ice_slider, tiles
 from dwmr.worlds.actions import DIRECTIONS
 from dwmr.worlds.grid_world import SIZE
@@ -89,7 +89,7 @@ def solve_levels(
     for seed in LEVELS:
         if str(seed) in done:
             continue
-        found = solve(model, encode, predict, Task.of_world(benchmark, seed))
+        found = solve(model, encode, predict, Problem.of_world(benchmark, seed))
         plan = " ".join(found["plan"]) if found["plan"] is not None else None
         done[str(seed)] = found | {"plan": plan, "seconds": round(found["seconds"], 3)}
         save()

@@ -9,7 +9,7 @@ import pytest
 import dwmr
 from dwmr.cli import main
 from dwmr.data.collect import collect_world
-from dwmr.symbolic import BitRules, SymbolicModel, Task, export_pddl, fast_downward
+from dwmr.symbolic import BitRules, Problem, SymbolicModel, export_pddl, fast_downward
 from dwmr.symbolic.fitting import Rule
 from dwmr.symbolic.saliency import boxes, influence
 from dwmr.worlds.registry import action_names
@@ -19,8 +19,8 @@ FIGURES = {"pairs": 10, "states": 90.0, "bits": 99.0, "copy": 50.0}
 
 
 def test_an_export_says_it_all(ice_symbols, ice_levels, tmp_path):
-    task = Task.of_world("iceslider", 2000)
-    files = export_pddl(ice_symbols, ice_encode, ice_levels, tmp_path / "out", task=task)
+    problem = Problem.of_world("iceslider", 2000)
+    files = export_pddl(ice_symbols, ice_encode, ice_levels, tmp_path / "out", problem=problem)
     assert files == ["domain.pddl", "fidelity.json", "problem.pddl", "rules.md", "symbols.png"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == files
     rules = (tmp_path / "out" / "rules.md").read_text()

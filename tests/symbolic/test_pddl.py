@@ -9,7 +9,7 @@ from dwmr.errors import InputError
 from dwmr.symbolic import BitRules, CellRules, fast_downward, pddl
 from dwmr.symbolic.cells import Atom, Symbols
 from dwmr.symbolic.code_samples import sample_codes
-from dwmr.symbolic.export import Task, solve
+from dwmr.symbolic.export import Problem, solve
 from dwmr.symbolic.fitting import Rule
 from dwmr.worlds.actions import NAMES
 from tests.symbolic.exact import ROW, Tiles, ice_encode, ice_predict, row_code
@@ -66,14 +66,14 @@ def test_single_bits(planner):
 
 def test_one_domain_serves_all_levels(ice_symbols, planner):
     for seed in range(2000, 2006):
-        found = solve(ice_symbols, ice_encode, ice_predict, Task.of_world("iceslider", seed))
+        found = solve(ice_symbols, ice_encode, ice_predict, Problem.of_world("iceslider", seed))
         assert found["reached"], seed
         assert found["predictor_agrees"]
         assert found["length"] == found["shortest"] > 8
 
 
 def test_parentheses_match_and_names_are_plain(ice_symbols):
-    level = Task.of_world("iceslider", 0)
+    level = Problem.of_world("iceslider", 0)
     codes = ice_encode(np.stack([level.start, level.goal]))
     for text in (ice_symbols.domain, ice_symbols.problem(*codes)):
         assert text.count("(") == text.count(")")

@@ -15,7 +15,7 @@ from dwmr.data.transitions import Splits, Transitions
 from dwmr.errors import InputError, unknown
 from dwmr.files import check_output
 from dwmr.models.onnx_export import ENCODER, PREDICTOR, export_onnx, require_packages
-from dwmr.symbolic import EXPORTED, Task, export_pddl, fast_downward, layout_of, learn_symbols, solve
+from dwmr.symbolic import EXPORTED, Problem, export_pddl, fast_downward, layout_of, learn_symbols, solve
 from dwmr.worlds.registry import action_names
 
 TARGETS = ("onnx", "pddl")
@@ -64,19 +64,19 @@ def export(
         fast_downward.find()
     info, model, splits, train = open_run(run, data, "train", device)
     world = info.config.benchmark
-    task = None
+    problem = None
     if start is not None and goal is not None:
-        task = Task("problem", read_image(start, model.image_shape), read_image(goal, model.image_shape))
+        problem = Problem("problem", read_image(start, model.image_shape), read_image(goal, model.image_shape))
     elif level is not None:
-        task = Task.of_world(world, level)
+        problem = Problem.of_world(world, level)
     fitted_on, judged_on = _parts(splits, train)
     names, layout = train.action_names or (), layout_of(model)
     if not names or not all(map(PDDL_NAME.fullmatch, names)):
         names = action_names(world, model.n_actions)
     rules = learn_symbols(model.encode, model.predict, fitted_on, judged_on, actions=names, layout=layout)
-    solution = solve(rules, model.encode, model.predict, task) if run_planner and task is not None else None
+    solution = solve(rules, model.encode, model.predict, problem) if run_planner and problem is not None else None
     files = export_pddl(
-        rules, model.encode, fitted_on, out, task=task, solution=solution, overwrite=overwrite, seed=seed
+        rules, model.encode, fitted_on, out, problem=problem, solution=solution, overwrite=overwrite, seed=seed
     )
     found = rules.fidelity
     if as_json:

@@ -1,7 +1,7 @@
 """A symbolic model: rules that say what a learned predictor does, to read and to plan with."""
 
 from dwmr.symbolic.cells import Layout, layout_of
-from dwmr.symbolic.export import EXPORTED, SymbolicModel, Task, export_pddl, learn_symbols, solve
+from dwmr.symbolic.export import EXPORTED, Problem, SymbolicModel, export_pddl, learn_symbols, solve
 from dwmr.symbolic.rules import BitRules, CellRules
 
 __all__ = [
@@ -9,8 +9,8 @@ __all__ = [
     "BitRules",
     "CellRules",
     "Layout",
+    "Problem",
     "SymbolicModel",
-    "Task",
     "export_pddl",
     "layout_of",
     "learn_symbols",

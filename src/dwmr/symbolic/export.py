@@ -22,8 +22,8 @@ from dwmr.symbolic.code_samples import fidelity, sample_codes
 from dwmr.symbolic.listing import BITS_PICTURE, SYMBOLS_PICTURE, listing
 from dwmr.symbolic.rules import BitRules, CellRules, fit
 from dwmr.symbolic.saliency import FRAMES, boxes, influence
-from dwmr.worlds import tasks
 from dwmr.worlds.registry import find_world
+from dwmr.worlds.tasks import Task
 
 DOMAIN, PROBLEM, RULES, FIDELITY, SOLUTION = "domain.pddl", "problem.pddl", "rules.md", "fidelity.json", "solution.json"
 EXPORTED = (DOMAIN, PROBLEM, RULES, FIDELITY, SOLUTION, SYMBOLS_PICTURE, BITS_PICTURE)
@@ -69,16 +69,16 @@ def learn_symbols(
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class Problem:
     """Images uint8 (C, H, W) of the start and the goal; the planning task of a world that they show, if any."""
 
     name: str
     start: np.ndarray
     goal: np.ndarray
-    level: tasks.Task | None = None
+    task: Task | None = None
 
     @classmethod
-    def of_world(cls, name: str, number: int) -> Task:
+    def of_world(cls, name: str, number: int) -> Problem:
         """A planning task of a world, such as a level of IceSlider."""
         task = find_world(name).task(number)
         return cls(f"level-{number}", task.paint(task.start), task.paint(task.goal), task)
@@ -88,21 +88,23 @@ class Task:
         return as_bits(encode(np.stack([self.start, self.goal])))
 
 
-def solve(model: SymbolicModel, encode: Encode, predict: Predict, task: Task, seconds: float = 60) -> dict[str, Any]:
+def solve(
+    model: SymbolicModel, encode: Encode, predict: Predict, problem: Problem, seconds: float = 60
+) -> dict[str, Any]:
     """What Fast Downward finds, whether the predictor agrees, and whether the plan solves the task in its world."""
-    start, goal = task.codes(encode)
-    answer = fast_downward.solve(model.domain, model.problem(start, goal, task.name), seconds=seconds)
+    start, goal = problem.codes(encode)
+    answer = fast_downward.solve(model.domain, model.problem(start, goal, problem.name), seconds=seconds)
     found: dict[str, Any] = {"outcome": answer.outcome, "plan": None, "seconds": answer.seconds}
     if answer.plan is None:
         return found
     plan = [list(model.actions).index(name) for name in answer.plan]
-    code: Any = encode(task.start[None])
+    code: Any = encode(problem.start[None])
     for action in plan:
         code = predict(code, np.array([action]))
     found |= {"plan": list(answer.plan), "length": len(plan)}
     found["predictor_agrees"] = bool((as_bits(code)[0] == goal).all())
-    if task.level is not None:
-        found |= {"reached": task.level.solved_by(plan), "shortest": task.level.optimal}
+    if problem.task is not None:
+        found |= {"reached": problem.task.solved_by(plan), "shortest": problem.task.optimal}
     return found
 
 
@@ -112,7 +114,7 @@ def export_pddl(
     train: Transitions,
     folder: str | Path,
     *,
-    task: Task | None = None,
+    problem: Problem | None = None,
     solution: dict[str, Any] | None = None,
     overwrite: bool = False,
     seed: int = 0,
@@ -135,9 +137,9 @@ def export_pddl(
         RULES: listing(rules, model.actions, train.image_shape, model.fidelity, pixels, bool(pictures)),
         FIDELITY: json.dumps(model.fidelity, indent=2) + "\n",
     }
-    if task is not None:
-        start, goal = task.codes(encode)
-        texts[PROBLEM] = model.problem(start, goal, task.name)
+    if problem is not None:
+        start, goal = problem.codes(encode)
+        texts[PROBLEM] = model.problem(start, goal, problem.name)
     if solution is not None:
         texts[SOLUTION] = json.dumps(solution, indent=2) + "\n"
     files = pictures | {name: text.encode() for name, text in texts.items()}
