@@ -44,12 +44,12 @@ def show_plan(
             str(len(entry.done)),
             str(len(entry.missing)),
             str(len(entry.stale) or ""),
-            tables.duration(entry.seconds) if entry.missing else "",
+            duration(entry.seconds) if entry.missing else "",
         ]
         for entry in planned
     ]
     out.print(tables.text_table("Plan", ["row", "column", "done", "to run", "stale", "time"], lines, texts=2))
-    say(f"total: {tables.duration(campaign.total_seconds(planned))} on {describe_machine(device)}")
+    say(f"total: {duration(campaign.total_seconds(planned))} on {describe_machine(device)}")
 
 
 def make_table(
@@ -69,3 +69,11 @@ def make_table(
         out.print(tables.text_table(grid.title, grid.headings, grid.lines))
     for line in [*render.notes(table, found), *claims.sentences(table, found)]:
         say(line)
+
+
+def duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "unknown"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -11,8 +11,7 @@ from rich.table import Table
 from dwmr.config import Config
 from dwmr.evaluation.metrics import SCORE_TITLES
 
-MOST_TRIALS = 10  # shown of a tuning campaign
-
+MOST_TRIALS = 10  # shown of a study
 
 PLANS = {
     "tasks": "solved",
@@ -135,14 +134,6 @@ def planning(entries: dict[str, dict[str, Any]], kinds: Sequence[str]) -> list[T
 
 def _pair(interval: Sequence[float]) -> str:
     return f"{interval[0]:.0f}–{interval[1]:.0f}%"
-
-
-def duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "unknown"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def tuning(found: dict[str, Any]) -> list[Table]:
