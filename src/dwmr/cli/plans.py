@@ -164,8 +164,8 @@ def plan_tasks(
 ) -> None:
     """Measure how well a run plans: solve all tasks of its world by acting in them.
 
-    Every planner and control meets the same tasks. With --out, entries that were made with the same run and options
-    are not made again, and an evaluation that was stopped continues with the next task.
+    All planners and controls solve the same tasks. With --out, finished entries of the same run and options are kept,
+    and an evaluation that was stopped continues with the next task.
     """
     names = planner or list(ENTRIES)
     for name in names:
@@ -216,7 +216,7 @@ def plan_tasks(
 )
 def train_heuristic(
     run: RunFolder,
-    updates: Annotated[int, typer.Option(help="Minibatches.", min=1)] = HeuristicTraining.updates,
+    updates: Annotated[int, typer.Option(help="Number of minibatches.", min=1)] = HeuristicTraining.updates,
     batch: Annotated[int, typer.Option(help="Pairs of a start and a goal in each.", min=1)] = HeuristicTraining.batch,
     overwrite: Overwrite = False,
     data: Data = None,
