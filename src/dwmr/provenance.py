@@ -32,9 +32,9 @@ def describe_machine(device: torch.device) -> str:
 
 def describe_code() -> dict[str, str]:
     """Versions, and the digest of the code that trains and evaluates."""
-    import dwmr
+    from dwmr.version import __version__
 
-    versions = {"dwmr": dwmr.__version__, "torch": torch.__version__, "numpy": np.__version__}
+    versions = {"dwmr": __version__, "torch": torch.__version__, "numpy": np.__version__}
     return versions | {"digest": code_digest()}
 
 

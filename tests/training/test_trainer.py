@@ -17,8 +17,9 @@ from torch import nn
 import dwmr
 from dwmr import Config, InputError, TrainingDiverged, Transitions, WorldModel, evaluate, preset, train
 from dwmr.data.collect import make_transitions
-from dwmr.models.run_folder import CHECKPOINT, METRICS, RUN, _read_tensors, read_metrics
+from dwmr.models.run_folder import CHECKPOINT, METRICS, RUN, read_metrics, read_tensors
 from dwmr.presets import PRESETS
+from dwmr.training.epoch_records import warn_if_collapsed
 from dwmr.training.objectives import OBJECTIVES, Objective
 
 SOURCE = str(Path(dwmr.__file__).parents[1])
@@ -308,12 +309,22 @@ def test_a_run_that_explodes_says_so(tiny, tmp_path):
     assert all(value.isfinite().all() for value in weights(WorldModel.load(tmp_path / "run")).values())
 
 
-def test_a_collapse_is_told(tiny):
+def test_a_collapse_is_warned_of(tiny):
     all_ones = OBJECTIVES["dwmr"].adding("zeros", lambda codes, hyper: 1 - codes.probs.mean((-2, -1)), weight=10.0)
     config = TINY.replace(epochs=4, lr=0.05, var=0, cor=0, cos=0, loc=0)
-    with pytest.warns(RuntimeWarning, match=r"of 12 bits never changed in epoch \d: the code is collapsing"):
+    with pytest.warns(
+        RuntimeWarning, match=r"only \d of 12 bits changed in epoch \d, too few for 64 frames: the code is collapsing"
+    ):
         run = train(config, train=tiny, objective=all_ones)
     assert run.metrics[-1]["bits"] == {"dead": 12, "ones": 1.0, "flips": 0.0}
+
+
+def test_constant_bits_of_a_code_that_still_tells_frames_apart_are_no_collapse(recwarn):
+    record = {"bits": {"dead": 100}, "epoch": 1}
+    warn_if_collapsed(record, bits=192, frames=40_000)  # 2⁹² codes are left
+    assert not recwarn.list
+    with pytest.warns(RuntimeWarning, match="only 15 of 192 bits"):
+        warn_if_collapsed({"bits": {"dead": 177}, "epoch": 1}, bits=192, frames=40_000)
 
 
 def test_an_epoch_whose_warning_is_an_error_is_saved_all_the_same(tiny, tmp_path):
@@ -322,7 +333,7 @@ def test_an_epoch_whose_warning_is_an_error_is_saved_all_the_same(tiny, tmp_path
         train(TINY.replace(epochs=50, lr=0.05), train=tiny, out=tmp_path / "run", objective=all_ones)
     done = read_metrics(tmp_path / "run")[-1]
     assert done["bits"]["dead"] > 6
-    _, epoch = _read_tensors(tmp_path / "run")
+    _, epoch = read_tensors(tmp_path / "run")
     assert epoch == done["epoch"]
 
 

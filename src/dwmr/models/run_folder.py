@@ -21,9 +21,8 @@ from torch import Tensor, nn
 
 from dwmr.config import Config
 from dwmr.data.transitions import Transitions
-from dwmr.errors import InputError, unknown
+from dwmr.errors import InputError
 from dwmr.files import append_line, atomic_folder, atomic_write_bytes, atomic_write_json, atomic_write_text
-from dwmr.models.world_model import WorldModel, build_model, resolve_device
 from dwmr.version import __version__
 
 FORMAT = "dwmr-run"
@@ -138,7 +137,7 @@ def reopen_run(folder: Path, info: RunInfo) -> tuple[dict[str, Tensor], int, lis
         InputError: the folder holds another run, or one that cannot be trained further.
     """
     require_same(read_info(folder), info, folder)
-    tensors, done = _read_tensors(folder)
+    tensors, done = read_tensors(folder)
     if not _part(tensors, "target."):
         raise InputError(f"{folder} holds a finished model only; it cannot be trained further")
     if done > info.config.epochs:
@@ -171,7 +170,7 @@ def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
     return records
 
 
-def save_model(folder: str | Path, model: WorldModel, info: RunInfo) -> None:
+def save_model(folder: str | Path, model: nn.Module, info: RunInfo) -> None:
     """A run folder with the finished model alone: it can be used like any other, but not be trained further."""
     with atomic_folder(folder) as fresh:
         atomic_write_json(fresh / RUN, info.to_dict())
@@ -185,19 +184,8 @@ def _write_tensors(folder: str | Path, tensors: Mapping[str, Tensor], epoch: int
     atomic_write_bytes(Path(folder) / CHECKPOINT, to_safetensors(on_cpu, {"epoch": str(epoch)}))
 
 
-def load_model(folder: str | Path, device: str = "auto", **modules: nn.Module) -> WorldModel:
-    """The world model of a run folder, in evaluation mode."""
-    info = read_info(folder)
-    for role in modules:
-        if role not in ("encoder", "predictor", "decoder"):
-            raise unknown("network", role, ("encoder", "predictor", "decoder"))
-    model = build_model(info.config, info.image_shape, info.n_actions, decoder=info.decoder, modules=modules)
-    tensors, _ = _read_tensors(folder)
-    load_weights(model, tensors, "model.", folder)
-    return model.to(resolve_device(device)).eval()
-
-
-def _read_tensors(folder: str | Path) -> tuple[dict[str, Tensor], int]:
+def read_tensors(folder: str | Path) -> tuple[dict[str, Tensor], int]:
+    """The tensors of a run folder's checkpoint, and the number of epochs it has finished."""
     path = Path(folder) / CHECKPOINT
     if not path.is_file():
         raise InputError(f"{folder} has no {CHECKPOINT}")

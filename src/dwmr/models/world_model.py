@@ -17,6 +17,7 @@ from dwmr.models.bits import threshold
 from dwmr.models.decoders import DECODERS
 from dwmr.models.encoders import ENCODERS, ImageShape
 from dwmr.models.predictors import PREDICTORS
+from dwmr.models.run_folder import load_weights, read_info, read_tensors
 from dwmr.seeding import rng
 
 Array = np.ndarray | Tensor
@@ -58,9 +59,14 @@ class WorldModel(nn.Module):
     def load(path: str | Path, device: str = "auto", **modules: nn.Module) -> WorldModel:
         """The model of a run folder, ready for use. Your own networks are passed as in `dwmr.train`:
         ``WorldModel.load("runs/a", encoder=my_encoder)``; their weights are read from the run."""
-        from dwmr.models.run_folder import load_model
-
-        return load_model(path, device, **modules)
+        info = read_info(path)
+        for role in modules:
+            if role not in ("encoder", "predictor", "decoder"):
+                raise unknown("network", role, ("encoder", "predictor", "decoder"))
+        model = build_model(info.config, info.image_shape, info.n_actions, decoder=info.decoder, modules=modules)
+        tensors, _ = read_tensors(path)
+        load_weights(model, tensors, "model.", path)
+        return model.to(resolve_device(device)).eval()
 
     @property
     def device(self) -> torch.device:

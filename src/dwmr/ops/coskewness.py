@@ -69,7 +69,7 @@ def _scale_gradient(ctx: Any, upstream: Tensor, _: Tensor) -> Tensor:
 def _on_gpu(probs: Tensor) -> tuple[Tensor, Tensor]:
     from dwmr.ops.triton_coskewness import value_and_gradient
 
-    return value_and_gradient(probs)
+    return value_and_gradient(probs, EPS)
 
 
 def _on_cpu(standard: Tensor) -> tuple[Tensor, Tensor]:

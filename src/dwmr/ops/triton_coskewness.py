@@ -17,8 +17,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from dwmr.ops.coskewness import EPS
-
 # Products in half precision, which has TF32's digits (standardised bits of N samples are below √N): values to 1e-3; of
 # the gradient, a sum of signs, the few that rounding flips. "tf32x3" is precise.
 PRECISION = "half"
@@ -28,8 +26,11 @@ PROGRAMS = 528  # enough to fill the largest GPUs a few times over
 WARPS = 8  # with four, the registers do not hold a program's numbers
 
 
-def value_and_gradient(probs: Tensor) -> tuple[Tensor, Tensor]:
-    """The term (S,) over all triplets for float32 probs (S, N, K) with N ≤ `MAX_SAMPLES`, and its gradient."""
+def value_and_gradient(probs: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """The term (S,) over all triplets for float32 probs (S, N, K) with N ≤ `MAX_SAMPLES`, and its gradient.
+
+    ``eps`` is added to the bits' deviations.
+    """
     probs = probs.contiguous()
     runs, samples, bits = probs.shape
     block_n = max(16, triton.next_power_of_2(samples))
@@ -40,7 +41,7 @@ def value_and_gradient(probs: Tensor) -> tuple[Tensor, Tensor]:
     chunks = triton.cdiv(bits, chunk)
     x, std = torch.empty_like(probs), probs.new_empty(runs, bits)
     columns = (runs, triton.cdiv(bits, COLUMNS))
-    _standardize[columns](probs, x, std, samples, bits, EPS, N=block_n, BLOCK=COLUMNS)
+    _standardize[columns](probs, x, std, samples, bits, eps, N=block_n, BLOCK=COLUMNS)
     loss = probs.new_empty(runs, chunks, blocks)
     pulls = probs.new_empty(runs, chunks, samples, bits)
     _third_moments[(runs, blocks, chunks)](
@@ -48,7 +49,7 @@ def value_and_gradient(probs: Tensor) -> tuple[Tensor, Tensor]:
     )
     factor = 6 / (samples * bits * (bits - 1) * (bits - 2))
     gradient = torch.empty_like(probs)
-    _pull_back[columns](x, std, pulls.sum(1), gradient, samples, bits, factor, EPS, N=block_n, BLOCK=COLUMNS)
+    _pull_back[columns](x, std, pulls.sum(1), gradient, samples, bits, factor, eps, N=block_n, BLOCK=COLUMNS)
     return loss.sum((1, 2)) * (factor / 3), gradient
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -39,12 +40,17 @@ def failure_of(figures: EpochFigures, names: list[str], epoch: int) -> TrainingD
     return None
 
 
-def warn_if_collapsed(record: dict[str, Any], bits: int) -> None:
-    dead = record["bits"]["dead"]
-    if dead > bits / 2:
+def warn_if_collapsed(record: dict[str, Any], bits: int, frames: int) -> None:
+    """Warn if the bits that change are too few to tell the frames of an epoch apart, however they are used.
+
+    Many constant bits alone are no collapse: with few levels, the cells that look alike in all of them have constant
+    bits in a healthy code too.
+    """
+    alive = bits - record["bits"]["dead"]
+    if alive < bits / 2 and alive < math.log2(frames):
         warnings.warn(
-            f"{dead} of {bits} bits never changed in epoch {record['epoch']}: the code is collapsing; "
-            f"stronger var and cor weights, or a smaller lr, may help",
+            f"only {alive} of {bits} bits changed in epoch {record['epoch']}, too few for {frames} frames: the code is "
+            f"collapsing; stronger var and cor weights, or a smaller lr, may help",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -335,7 +335,7 @@ def _train_group(job: _Job, members: list[_Member]) -> None:
                 if member.failure is None:
                     record = {"epoch": epoch + 1, "hyper": value, **figures_of(figure, names)}
                     record |= {"seconds": seconds} if of_val is None else {"val": of_val, "seconds": seconds}
-                    _keep(member, record)
+                    _keep(member, record, updates * config.batch_size)
             alive = [member for member in members if member.failure is None]
             if not alive:
                 return
@@ -366,14 +366,14 @@ def _plans(members: Sequence[_Member], job: _Job, epoch: int) -> list[EpochPlan]
     ]
 
 
-def _keep(member: _Member, record: dict[str, Any]) -> None:
+def _keep(member: _Member, record: dict[str, Any], frames: int) -> None:
     """Save an epoch's record and checkpoint."""
     member.metrics.append(record)
     if member.folder is not None:
         save_epoch(member.folder, member.state.tensors(), record)
     if member.board is not None:
         log_tensorboard(member.board, record)
-    warn_if_collapsed(record, member.config.bits)  # once all is saved, since a warning may be made an error
+    warn_if_collapsed(record, member.config.bits, frames)  # once all is saved, since a warning may be made an error
 
 
 def check_choices(
