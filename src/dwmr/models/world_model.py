@@ -18,6 +18,7 @@ from dwmr.models.decoders import DECODERS
 from dwmr.models.encoders import ENCODERS, ImageShape
 from dwmr.models.predictors import PREDICTORS
 from dwmr.models.run_folder import load_weights, read_info, read_tensors
+from dwmr.ops.normalize import normalize
 from dwmr.seeding import rng
 
 Array = np.ndarray | Tensor
@@ -74,10 +75,7 @@ class WorldModel(nn.Module):
 
     def normalize(self, images: Tensor) -> Tensor:
         """uint8 images (N, C, H, W) as floats in [0, 1], less the training mean, over its deviation."""
-        scaled = images.to(self.mean.dtype).div_(255)
-        if not self.standardize:
-            return scaled
-        return scaled.sub_(self.mean[:, None, None]).div_(self.std[:, None, None])
+        return normalize(images, self.mean, self.std, standardize=self.standardize)
 
     def one_hot(self, actions: Tensor) -> Tensor:
         return F.one_hot(actions.long(), self.n_actions).to(self.mean.dtype)

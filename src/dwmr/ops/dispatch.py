@@ -20,8 +20,9 @@ from torch.utils import _pytree as pytree
 
 INTERPRETED = False  # True: Triton kernels take CPU tensors too, for tests in Triton's interpreter
 
-OPERATIONS = ("conv_features", "conv_decoder", "conv_chain", "conv2d", "batch_norm", "coskewness")
+OPERATIONS = ("normalize", "conv_features", "conv_decoder", "conv_chain", "conv2d", "batch_norm", "coskewness")
 
+_LIBRARY = torch.library.Library("dwmr", "DEF")
 _in_use: ContextVar[bool] = ContextVar("dwmr_accelerated", default=False)
 _left_out: ContextVar[str] = ContextVar("dwmr_left_out", default="")
 
@@ -83,12 +84,22 @@ def define(
     Every tensor that the operation takes and returns has a leading run axis, so `torch.vmap` only has to merge the axis
     that it maps over with that one.
     """
-    op = torch.library.custom_op(f"dwmr::{name}", forward, mutates_args=(), schema=schema)
-    op.register_fake(fake)
-    if backward is not None:
-        op.register_autograd(backward, setup_context=setup)
-    op.register_vmap(functools.partial(_merge_runs, op))
+    full = f"dwmr::{name}"
+    _LIBRARY.define(f"{name}{schema}")
+    _LIBRARY.impl(name, forward, "CompositeExplicitAutograd")
+    op = getattr(torch.ops.dwmr, name).default
+    torch.library.register_fake(full, fake, lib=_LIBRARY)
+    if backward is not None and setup is not None:
+        prepare = functools.partial(_without_zeros, setup)
+        torch.library.register_autograd(full, backward, setup_context=prepare, lib=_LIBRARY)
+    torch.library.register_vmap(full, functools.partial(_merge_runs, op), lib=_LIBRARY)
     return op
+
+
+def _without_zeros(setup: Callable[..., None], ctx: Any, inputs: Any, output: Any) -> None:
+    """Outputs that only serve the backward pass get no gradient: zeros of their size would cost more than the pass."""
+    ctx.set_materialize_grads(False)
+    setup(ctx, inputs, output)
 
 
 def _merge_runs(op: Callable[..., Any], info: Any, in_dims: Sequence[Any], *args: Any) -> tuple[Any, Any]:
