@@ -36,7 +36,7 @@ MODELS = ("ae", "beta-vae", "deepcubeai", "dwmr", "dwmr+ae", "dwmr+beta-vae", "s
 SCHEMES = ("soft", "straight_through", "two_step", "two_step_st")
 SMALL = {"epochs": 3, "batch_size": 16}
 EARLY = {"cross_from": 0, "cross_to": 1, "cosine_from": 0}  # so that three epochs reach what comes late
-RENAMED: dict[str, str] = {}  # options by their present name, with the name at older commits
+RENAMED = {"init_from_slow_features": "slow_start"}  # options by their present name, with the name at older commits
 
 Values = dict[str, Any]
 Outcome = tuple[dict[str, np.ndarray], dict[str, Any]]  # weights and figures

@@ -33,7 +33,7 @@ _LATE = {"8puzzle": {"cross_from": 20, "cross_to": 30, "cosine": False, "cosine_
 _GRID = {"8puzzle": {"encoder": "tiles", "bits": 63}}
 _FAR = {"8puzzle": {"predictor": "residual"}, "iceslider": {"predictor": "far"}}
 _NEAR = {"8puzzle": {"predictor": "mlp"}, "iceslider": {"predictor": "conv"}}
-_RANDOM_START = {"iceslider": {"slow_start": False, "predictor_first": 0}}
+_RANDOM_START = {"iceslider": {"init_from_slow_features": False, "predictor_first": 0}}
 _NO_AGREEMENT = {"8puzzle": {"agree": 0.0}, "iceslider": {"agree": 0.0}}
 _FAR_TITLE = "far-seeing or residual predictor"
 
@@ -78,7 +78,11 @@ STRONG = Table(
         Row("dwmr-by-cell", "DWMR, moments by cell", by_family={"iceslider": {"by_cell": True}}),
         Row("dwmr-far", f"DWMR, {_FAR_TITLE}", by_family=_FAR),
         Row("dwmr-grid", "DWMR, grid encoder", by_family=_GRID),
-        Row("dwmr-slow-start", "DWMR, start from slow features", by_family={"iceslider": {"slow_start": True}}),
+        Row(
+            "dwmr-slow-start",
+            "DWMR, start from slow features",
+            by_family={"iceslider": {"init_from_slow_features": True}},
+        ),
         Row("dwmr-two-views", "DWMR, two frames of a state", changes={"two_views": True}),
         Row("dwmr-cosine", "DWMR, cosine learning rate", changes={"cosine": True}),
         Row("dwmr-warm-up", "DWMR, warm-up", changes={"warmup": 2}),

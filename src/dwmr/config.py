@@ -33,11 +33,11 @@ class Hyper:
     tau: float | Tensor = 0.9  # decay of the target encoder; 0: the target is the encoder itself
     temperature: float | Tensor = 1.0
     noise: float | Tensor = 1.0  # scale of the logistic noise of the variational models
-    cross_var: float | Tensor = 4.0  # weights of the moments across two looks, where `Config.cross` asks for them
+    cross_var: float | Tensor = 4.0  # weights of the moments across two views, if `Config.cross` is set
     cross_cor: float | Tensor = 2.0
-    cross_gamma: float | Tensor = 0.49  # root of the covariance that the two looks should share
-    margin: float | Tensor = 0.15  # correlation of two bits across looks that costs nothing
-    agree: float | Tensor = 0.0  # weight of the looks' disagreement, bit by bit
+    cross_gamma: float | Tensor = 0.49  # root of the covariance that the two views should share
+    margin: float | Tensor = 0.15  # correlation of two bits across views that costs nothing
+    agree: float | Tensor = 0.0  # weight of the views' disagreement, bit by bit
     later: float | Tensor = 1.0  # weight of the prediction of later states, where `Config.steps` asks for it; like
     # `pred`, it does not reach the predictor's own step of a two-step scheme
 
@@ -46,6 +46,8 @@ TERMS = ("pred", "var", "cor", "cos", "loc", "rec", "kl", "cross_var", "cross_co
 HYPER_NAMES = tuple(f.name for f in dataclasses.fields(Hyper))
 NO_CHANGE = Hyper(**dict.fromkeys(HYPER_NAMES, 1.0))
 
+
+RENAMED = {"slow_start": "init_from_slow_features"}  # options of version 0.1 by their present names
 
 # Options that act through the hyperparameters of an epoch alone.
 _SHAPES = ("schedules", "cross_from", "cross_to", "predictor_first", "cosine", "cosine_from", "warmup")
@@ -72,14 +74,14 @@ class Config:
     hyper: Hyper = field(default_factory=Hyper)
     factors: Hyper = NO_CHANGE  # each quantity is multiplied by its factor at the end of every epoch
     # Beyond the paper, all off by default.
-    cross: bool = False  # variance and correlation are taken across two looks at the next state
-    cross_from: int = 2  # epochs between which the moments across looks take the place of the usual ones
+    cross: bool = False  # variance and correlation are taken across the two views of the next state
+    cross_from: int = 2  # epochs between which the moments across views replace the usual ones
     cross_to: int = 5
     by_cell: bool = False  # variance and correlation of the bits of one cell, over all cells; for encoders with a grid
-    slow_start: bool = False  # the encoder's last layer begins with what changes least from frame to frame
-    predictor_first: int = 0  # epochs in which the predictor learns alone, in its own step of a two-step scheme
-    two_views: bool = False  # targets from two frames of the same state, where the data holds them
-    steps: int = 1  # actions imagined in a row, each from the bits of the step before, and compared with what was seen
+    init_from_slow_features: bool = False  # the encoder's last layer starts from what changes least between frames
+    predictor_first: int = 0  # first epochs, in which only the predictor learns (two-step schemes)
+    two_views: bool = False  # targets from two frames of the same state, where the data has them
+    steps: int = 1  # actions imagined in a row, each from the bits of the step before, and compared with the data
     cosine: bool = False  # the learning rate falls along half a cosine, to nearly 0
     cosine_from: int = 0  # epoch from which it falls
     warmup: int = 0  # epochs in which the learning rate rises
@@ -132,7 +134,8 @@ class Config:
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Config:
-        """The inverse of `to_dict`. A missing field takes its default; an unknown one is refused."""
+        """The inverse of `to_dict`. A missing field takes its default, an unknown one is refused; names of version 0.1
+        are understood."""
         flat: dict[str, Any] = {}
         for name, value in values.items():
             if name == "hyper":
@@ -140,7 +143,7 @@ class Config:
             elif name == "factors":
                 flat.update({key + FACTOR_SUFFIX: number for key, number in value.items()})
             else:
-                flat[name] = value
+                flat[RENAMED.get(name, name)] = value
         return Config().replace(**flat)
 
 

@@ -154,7 +154,7 @@ def test_by_cell_wants_a_grid(ice):
 
 
 def test_the_predictor_may_learn_alone_first(ice):
-    config = dwmr.preset("iceslider/strong", epochs=2, batch_size=64, slow_start=False)
+    config = dwmr.preset("iceslider/strong", epochs=2, batch_size=64, init_from_slow_features=False)
     start = build_model(config, ice.image_shape, ice.n_actions, decoder=False, seed=0)
     weights = {}
     for waits in (0, 2):
@@ -192,7 +192,7 @@ def test_a_slow_start_is_where_training_begins(ice, tmp_path):
 
 def test_a_slow_start_wants_a_linear_end(tiny):
     encoder = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 6, bias=False))
-    config = Config().replace(slow_start=True, batch_size=16, epochs=1, low=0, high=6)
+    config = Config().replace(init_from_slow_features=True, batch_size=16, epochs=1, low=0, high=6)
     with pytest.raises(InputError, match="last layer is linear"):
         dwmr.train(config, train=tiny, encoder=encoder, device="cpu", progress=False)
 

@@ -47,10 +47,10 @@ def init_from_slow_features(model: WorldModel, train: Transitions) -> None:
 def _last_layer(encoder: nn.Module) -> nn.Linear | nn.Conv2d:
     layers = [layer for layer in encoder.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
     if not layers or layers[-1].bias is None:
-        raise InputError("slow_start needs an encoder whose last layer is linear, with a bias")
+        raise InputError("init_from_slow_features needs an encoder whose last layer is linear, with a bias")
     last = layers[-1]
     if isinstance(last, nn.Conv2d) and (last.kernel_size != last.stride or last.padding != (0, 0)):
-        raise InputError("slow_start needs a last convolution over disjoint patches")
+        raise InputError("init_from_slow_features needs a last convolution over disjoint patches")
     return last
 
 

@@ -232,7 +232,7 @@ def _make_members(
             model.std.copy_(statistics[1])
         model.to(job.device)
         going_on = folder is not None and folder.exists()
-        if config.slow_start and not going_on:
+        if config.init_from_slow_features and not going_on:
             init_from_slow_features(model, train)
         lr = torch.zeros((), device=job.device)
         member = _Member(config, seed, RunState(model, lr), lr, folder)

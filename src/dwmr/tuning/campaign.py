@@ -33,7 +33,7 @@ from optuna import Study
 from optuna.trial import FrozenTrial
 
 from dwmr import progress as progress_bars
-from dwmr.config import Config
+from dwmr.config import RENAMED, Config
 from dwmr.data.transitions import Splits, Transitions
 from dwmr.errors import InputError, TrainingDiverged, unknown
 from dwmr.evaluation.evaluate import imagination_scores
@@ -133,7 +133,8 @@ def _agree(journal: Journal, plan: Plan, storage: str | Path) -> str:
     with journal.turn:
         if "about" not in study.user_attrs:
             study.set_user_attr("about", asked | {"token": secrets.token_hex(4)})
-    stored = Config().flat() | study.user_attrs["about"]  # a journal may be older than an option
+    about = {RENAMED.get(name, name): value for name, value in study.user_attrs["about"].items()}
+    stored = Config().flat() | about  # a journal may be older than an option
     ranges = [name for name in stored if name.startswith("the range of ")]  # other names of old journals are gone
     searched = {option for name in plan.space for option in options_of(name)}  # their first values are in the journal
     for name in dict.fromkeys([*asked, *ranges]):
