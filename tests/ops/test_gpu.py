@@ -1,13 +1,15 @@
-"""On a GPU: the captured program against the plain path. `pytest -m gpu` runs these."""
+"""On a GPU: recorded updates against the reference. `pytest -m gpu` runs these."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 import dwmr
 from dwmr.data.collect import make_transitions
 from dwmr.evaluation.probes import fit_probes
+from dwmr.training.objectives import OBJECTIVES
 
 pytestmark = [
     pytest.mark.gpu,
@@ -52,7 +54,7 @@ def test_the_first_updates_are_the_plain_paths(monkeypatch, ice, puzzle, preset,
 
 
 def test_the_first_small_steps_of_the_board_as_a_whole(puzzle):
-    """Here TF32's rounding alone moves the correlation across looks by a tenth in three updates of the preset's size,
+    """Here TF32's rounding alone moves the correlation across views by a tenth in three updates of the preset's size,
     as it counts above a margin only: so small steps, and no margin."""
     small = {"lr": 1e-4, "margin": 0.0}
     config = dwmr.preset("8puzzle/strong", epochs=1, batch_size=64, cross_from=0, cross_to=0, **small)
@@ -80,6 +82,57 @@ def test_a_diverging_run_harms_no_other(ice, puzzle, tmp_path, preset):
     for place in (0, 2):
         assert results[place].metrics[-1]["terms"] == healthy[place].metrics[-1]["terms"]
     assert all(dwmr.WorldModel.load(out) for out in outs)
+
+
+class OwnEncoder(nn.Module):
+    """A user's encoder, which knows neither runs nor kernels."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.head = nn.Conv2d(3, 8, 8, stride=8), nn.BatchNorm2d(8), nn.Linear(512, 24)
+
+    def forward(self, images):
+        return self.head(torch.tanh(self.norm(self.conv(images))).flatten(1))
+
+
+class OwnPredictor(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(28, 64), nn.GELU(), nn.Linear(64, 24))
+
+    def forward(self, codes, actions):
+        return self.layers(torch.cat([codes, actions], dim=-1))
+
+
+class Peeking(OwnPredictor):
+    """One that reads a number back from the GPU, which can be neither recorded nor mapped over runs."""
+
+    def forward(self, codes, actions):
+        return super().forward(codes, actions) * (1.0 if float(codes.sum()) >= 0 else 2.0)
+
+
+OWN = {"encoder": OwnEncoder, "predictor": OwnPredictor}
+
+
+@pytest.mark.parametrize("seeds", [[3], [3, 5]])
+def test_networks_and_terms_of_a_user_are_recorded(ice, seeds):
+    config = dwmr.preset("generic/dwmr", epochs=1, batch_size=64)
+    family = OBJECTIVES["dwmr"].adding("few_ones", lambda codes, hyper: codes.probs.mean(), weight=0.1)
+    words = {"train": ice[:192], "device": "cuda", "objective": family, "progress": False, **OWN}
+    fast = dwmr.train_many(config, seeds=seeds, **words)
+    for run, seed in zip(fast, seeds, strict=True):
+        plain = dwmr.train(config, seed=seed, fast="off", **words)
+        for name, value in plain.metrics[0]["terms"].items():
+            assert run.metrics[0]["terms"][name] == pytest.approx(value, rel=1e-2, abs=1e-3), name
+
+
+def test_networks_that_cannot_be_recorded_are_trained_all_the_same(ice, caplog):
+    config = dwmr.preset("generic/dwmr", epochs=1, batch_size=64)
+    words = {"train": ice[:192], "device": "cuda", "progress": False, "encoder": OwnEncoder, "predictor": Peeking}
+    with caplog.at_level("INFO", logger="dwmr"):
+        found = dwmr.train_many(config, seeds=[0, 1], **words)
+    assert all(isinstance(run, dwmr.Run) for run in found)
+    assert "cannot be" in caplog.text
 
 
 def test_a_captured_run_resumes(ice, tmp_path):

@@ -271,6 +271,7 @@ def test_a_study_in_a_database_is_stopped_and_continued(data, tmp_path, monkeypa
     assert [path.name for path in tmp_path.iterdir()] == ["study.db"]
 
 
+@pytest.mark.filterwarnings("ignore:only .* bits changed:RuntimeWarning")  # at such rates codes collapse too
 def test_trials_that_diverge_are_results(data, tmp_path, monkeypatch):
     monkeypatch.setitem(spaces.ALWAYS, "lr", Range(1e-3, 1e30, log=True))
     found = campaign(data, tmp_path / "j", trials=8, settings=SETTINGS | {"epochs": 2})
