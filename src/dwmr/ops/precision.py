@@ -1,9 +1,9 @@
-"""How precisely a GPU multiplies float32 numbers, for a while; without a GPU nothing changes."""
+"""Full float32 on a GPU, where products and convolutions may otherwise be rounded to TF32."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -11,29 +11,21 @@ import torch
 
 @contextmanager
 def full_float32() -> Iterator[None]:
-    """No TF32 in products and convolutions."""
-    with _precision("cudnn", quick=False), _precision("cuda.matmul", quick=False):
+    """No TF32 in this block; without a GPU nothing changes."""
+    with ExitStack() as stack:
+        if torch.cuda.is_available():
+            matmul: Any = torch.backends.cuda.matmul
+            if hasattr(torch.backends.cudnn, "conv"):  # since torch 2.9, where the older names must not be mixed in
+                for part in (torch.backends.cudnn.conv, matmul):
+                    stack.enter_context(_set(part, "fp32_precision", "ieee"))
+            else:
+                for part in (torch.backends.cudnn, matmul):
+                    stack.enter_context(_set(part, "allow_tf32", False))
         yield
 
 
 @contextmanager
-def quick_products() -> Iterator[None]:
-    """Matrix products in TF32, as convolutions are by default."""
-    with _precision("cuda.matmul", quick=True):
-        yield
-
-
-@contextmanager
-def _precision(what: str, quick: bool) -> Iterator[None]:
-    if not torch.cuda.is_available():
-        yield
-        return
-    part: Any = torch.backends.cudnn if what == "cudnn" else torch.backends.cuda.matmul
-    name: str = "allow_tf32"
-    value: bool | str = quick
-    if hasattr(torch.backends.cudnn, "conv"):  # from torch 2.9 on, where the older names must not be mixed in
-        part = part.conv if what == "cudnn" else part
-        name, value = "fp32_precision", "tf32" if quick else "ieee"
+def _set(part: Any, name: str, value: Any) -> Iterator[None]:
     before = getattr(part, name)
     setattr(part, name, value)
     try:

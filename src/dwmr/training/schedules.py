@@ -40,7 +40,7 @@ def rise(epoch: int, warmup: int) -> float:
 
 
 def half_cosine(epoch: int, epochs: int) -> float:
-    """1 up to epoch 0, then falling towards 0 after so many epochs."""
+    """1 up to epoch 0, then half a cosine that falls to 0 after ``epochs``."""
     return (1 + math.cos(math.pi * epoch / epochs)) / 2 if epoch > 0 else 1.0
 
 
