@@ -18,6 +18,7 @@ from dwmr.ops.coskewness import coskewness, reference
 from dwmr.ops.native import build as native
 from dwmr.ops.normalize import normalize
 from dwmr.ops.sequential import chain_links, feature_blocks
+from dwmr.training.stacking import Stack
 from tests.ops.calls import calls
 
 needs_compiler = pytest.mark.skipif(native.library() is None, reason="no C++ compiler")
@@ -225,6 +226,34 @@ def test_the_operations_are_registered_as_torch_wants_them():
     torch.library.opcheck(chain, (torch.rand(1, 16, 1, 8, 8), weights, layout, [1e-5, 0.0]), test_utils=tests)
     moments = torch.ops.dwmr.distinct_third_moments.default
     torch.library.opcheck(moments, (torch.rand(1, 16, 5, requires_grad=True),), test_utils=tests)
+
+
+@needs_compiler
+def test_layers_before_the_features_get_their_gradients_from_several_runs_too():
+    """Inside `torch.vmap` no tensor says that it needs a gradient."""
+
+    def networks():
+        torch.manual_seed(0)
+        blocks = [nn.Conv2d(4, 8, 3, padding=1, bias=False), nn.GroupNorm(8, 8), nn.ReLU(), nn.Flatten()]
+        return [nn.Sequential(nn.Conv2d(3, 4, 1), ops.Sequential(*blocks[:3]), blocks[3]) for _ in range(2)]
+
+    images = torch.randn(2, 16, 3, 8, 8)
+    gradients = []
+    for fast in (False, True):
+        stack = Stack(networks())
+        with ops.accelerated(fast):
+            stack(images).square().sum().backward()
+        gradients.append({name: parameter.grad for name, parameter in stack.parameters.items()})
+    for name, expected in gradients[0].items():
+        assert gradients[1][name] is not None, name
+        torch.testing.assert_close(gradients[1][name], expected, rtol=1e-4, atol=1e-2)
+
+
+def test_only_a_pooling_that_halves_is_one_of_the_features():
+    block = [nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.GroupNorm(8, 8), nn.ReLU()]
+    assert feature_blocks([*block, nn.AvgPool2d(2)])
+    for pooling in (nn.AvgPool2d(2, stride=1), nn.AvgPool2d(2, divisor_override=1), nn.AvgPool2d(2, ceil_mode=True)):
+        assert feature_blocks([*block, pooling]) is None
 
 
 @needs_compiler

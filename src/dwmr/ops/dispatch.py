@@ -70,6 +70,13 @@ def use_cpu_kernels(x: Tensor, operation: str) -> bool:
     return wanted and x.device.type == "cpu" and x.dtype == torch.float32 and library() is not None
 
 
+def needs_gradient(x: Tensor) -> bool:
+    """``x.requires_grad``, also inside `torch.vmap`, where it is False of every tensor."""
+    while torch._C._functorch.is_batchedtensor(x):
+        x = torch._C._functorch.get_unwrapped(x)
+    return x.requires_grad
+
+
 def define(
     name: str,
     forward: Callable[..., Any],

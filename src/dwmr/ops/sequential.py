@@ -13,7 +13,7 @@ from dwmr.ops.conv_chain import Link, conv_chain, conv_chain_eval
 from dwmr.ops.conv_chain import fits as chain_takes
 from dwmr.ops.conv_decoder import conv_decoder
 from dwmr.ops.conv_features import EPS, conv_features
-from dwmr.ops.dispatch import use_cpu_kernels, use_triton
+from dwmr.ops.dispatch import needs_gradient, use_cpu_kernels, use_triton
 
 
 @runtime_checkable
@@ -39,7 +39,7 @@ class Sequential(nn.Sequential):
 
     def _on_cpu(self, x: Tensor) -> Tensor:
         layers = list(self)
-        if use_cpu_kernels(x, "conv_features") and not x.requires_grad and (blocks := feature_blocks(layers)):
+        if use_cpu_kernels(x, "conv_features") and not needs_gradient(x) and (blocks := feature_blocks(layers)):
             return conv_features(x, *blocks)
         links = chain_links(layers) if use_cpu_kernels(x, "conv_chain") else None
         if links is None or not chain_takes(len(x)):
@@ -52,7 +52,7 @@ class Sequential(nn.Sequential):
     def _on_gpu(self, x: Tensor) -> Tensor:
         layers = list(self)
         blocks = feature_blocks(layers) if use_triton(x, "conv_features") and _narrow(layers) else None
-        if blocks is not None and not x.requires_grad and _pools_evenly(x, blocks[1]):
+        if blocks is not None and not needs_gradient(x) and _pools_evenly(x, blocks[1]):
             return conv_features(x, *blocks)
         decoder = decoder_blocks(layers, x.shape[-2:]) if use_triton(x, "conv_decoder") and _narrow(layers) else None
         if decoder is not None:
@@ -166,7 +166,9 @@ def _block(conv: nn.Conv2d, norm: nn.GroupNorm) -> bool:
 
 
 def _halves(layer: nn.Module) -> bool:
-    return isinstance(layer, nn.AvgPool2d) and layer.kernel_size == 2 and layer.padding == 0 and not layer.ceil_mode
+    if not isinstance(layer, nn.AvgPool2d) or layer.ceil_mode or layer.divisor_override is not None:
+        return False
+    return (layer.kernel_size, layer.stride, layer.padding) == (2, 2, 0)
 
 
 def _pools_evenly(x: Tensor, pools: Sequence[bool]) -> bool:
