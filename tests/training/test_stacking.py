@@ -8,7 +8,7 @@ from torch import nn
 
 import dwmr
 from dwmr.models.world_model import build_model
-from dwmr.training.stacking import Stack, StackedAdam
+from dwmr.training.stacking import Stack, StackedAdam, own_memory
 
 RUNS, SAMPLES = 3, 4
 
@@ -111,5 +111,75 @@ def test_a_stack_goes_on_from_the_moments_of_its_runs():
         network(torch.ones(1, 2)).sum().backward()
         optimizer.step()
     adam = StackedAdam([Stack(networks)], own, torch.tensor([0.1, 0.1]))
-    assert adam.steps.tolist() == [1.0, 1.0]
+    assert adam.steps.tolist() == [[1.0, 1.0], [1.0, 1.0]]
     torch.testing.assert_close(adam.mean, torch.full((2, 3), 0.1))
+
+
+def test_the_runs_optimizers_go_on_alone_from_a_stack():
+    """As they do when the networks turn out not to be one program."""
+    networks, singles = ([nn.Linear(2, 1) for _ in range(2)] for _ in range(2))
+    for network, single in zip(networks, singles, strict=True):
+        single.load_state_dict(network.state_dict())
+    own, alone = (
+        [torch.optim.Adam(n.parameters(), lr=0.1, fused=True) for n in group] for group in (networks, singles)
+    )
+    StackedAdam([Stack(networks)], own, torch.tensor([0.1, 0.1]))
+    for group, optimizers in ((networks, own), (singles, alone)):
+        for network, optimizer in zip(group, optimizers, strict=True):
+            for _ in range(3):
+                optimizer.zero_grad()
+                network(torch.ones(1, 2)).square().sum().backward()
+                optimizer.step()
+    for network, single in zip(networks, singles, strict=True):
+        for parameter, expected in zip(network.parameters(), single.parameters(), strict=True):
+            torch.testing.assert_close(parameter, expected)
+
+
+def test_a_frozen_first_parameter_does_not_hide_the_steps_that_were_made():
+    networks = [nn.Linear(2, 1) for _ in range(2)]
+    for network in networks:
+        network.weight.requires_grad_(False)
+    own = [torch.optim.Adam(network.parameters(), lr=0.1, fused=True) for network in networks]
+    for network, optimizer in zip(networks, own, strict=True):
+        for _ in range(3):
+            optimizer.zero_grad()
+            network(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+    stack = Stack(networks)
+    frozen = stack.parameters["weight"].clone()
+    adam = StackedAdam([stack], own, torch.tensor([0.1, 0.1]))
+    assert adam.steps.tolist() == [[3.0, 3.0], [3.0, 3.0]]
+    stack(torch.ones(2, 1, 2)).sum().backward()
+    adam.step()
+    assert torch.equal(stack.parameters["weight"], frozen)
+
+
+def test_tied_buffers_stay_tied():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.other = nn.BatchNorm1d(2, affine=False), nn.BatchNorm1d(2, affine=False)
+            self.other.running_mean = self.one.running_mean
+            self.scale = nn.Parameter(torch.ones(()))
+
+        def forward(self, x):
+            return self.scale * self.other(self.one(x))
+
+    networks, singles = [Tied() for _ in range(2)], [Tied() for _ in range(2)]
+    inputs = torch.randn(2, 8, 2)
+    Stack(networks)(inputs)
+    for network, single, x in zip(networks, singles, inputs, strict=True):
+        single(x)
+        assert network.other.running_mean is network.one.running_mean
+        torch.testing.assert_close(network.one.running_mean, single.one.running_mean)
+
+
+def test_a_network_can_leave_the_shared_memory():
+    networks = [nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)) for _ in range(RUNS)]
+    stack = Stack(networks)
+    kept = {name: value.clone() for name, value in networks[1].state_dict().items()}
+    own_memory(networks[1])
+    stack.flat.fill_(7.0)
+    for name, value in networks[1].state_dict().items():
+        assert torch.equal(value, kept[name]), name
+        assert value.untyped_storage().nbytes() == value.nbytes

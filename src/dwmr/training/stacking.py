@@ -1,7 +1,8 @@
 """Several networks of one architecture as one function with a leading run axis, and Adam for all of them.
 
 The runs' own parameters and buffers become views of shared tensors. Whatever changes the stack changes the runs, so
-nothing is ever copied back: each run can be evaluated or saved at any moment.
+nothing is ever copied back: each run can be evaluated or saved at any moment. Networks that leave get their
+`own_memory`.
 """
 
 from __future__ import annotations
@@ -63,9 +64,14 @@ def _share_buffer(networks: Sequence[nn.Module], name: str) -> Tensor:
     """One tensor (S, …) that from now on holds a buffer of all networks."""
     together = torch.stack([network.get_buffer(name) for network in networks])
     for network, part in zip(networks, together, strict=True):
-        owner, _, own_name = name.rpartition(".")
-        network.get_submodule(owner)._buffers[own_name] = part
+        network.get_buffer(name).data = part
     return together
+
+
+def own_memory(network: nn.Module) -> None:
+    """Take a network out of the tensors that it shares with others: a saved or copied view would bring all of them."""
+    for each in (*network.parameters(), *network.buffers()):
+        each.data = each.data.clone()
 
 
 class StackedAdam:
@@ -90,13 +96,15 @@ class StackedAdam:
             )
             for name in ("exp_avg", "exp_avg_sq")
         )
-        steps = [float(run[0].get("step", 0.0)) for run in states]
-        self.steps = torch.tensor(steps, dtype=torch.float32, device=self.mean.device)
+        # Every parameter counts its own steps, as in `torch.optim.Adam`; a frozen one has none in a run trained alone.
+        counts = [max(float(state.get("step", 0.0)) for state in run) for run in states]
+        steps = torch.tensor(counts, dtype=torch.float32, device=self.mean.device)
+        self.steps = steps[:, None].repeat(1, len(zeros))
         means, squares = cut(self.mean, own[0]), cut(self.square, own[0])
         for k, (optimizer, run) in enumerate(zip(optimizers, own, strict=True)):
             for place, parameter in enumerate(run):
                 optimizer.state[parameter] = {
-                    "step": self.steps[k],
+                    "step": self.steps[k, place],
                     "exp_avg": means[place][k],
                     "exp_avg_sq": squares[place][k],
                 }
@@ -111,7 +119,7 @@ class StackedAdam:
         gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in self.parameters]
         gradient = torch.cat([each.reshape(runs, -1) for each in gradients], dim=1)
         self.steps += 1
-        steps = self.steps.double()  # powers of the betas near 1 need more than single precision
+        steps = self.steps[:, 0].double()  # powers of the betas near 1 need more than single precision
         size = (self.lr.double() / (1 - BETA_1**steps)).to(gradient.dtype)
         root = (1 - BETA_2**steps).sqrt().to(gradient.dtype)
         self.mean.lerp_(gradient, 1 - BETA_1)
