@@ -185,6 +185,33 @@ def test_resume_refuses_another_run(tiny, tmp_path, change, message):
 
 
 def test_resume_refuses_other_data(tiny, tmp_path):
+def test_resume_refuses_weights_that_do_not_fit_and_changes_nothing(tiny, tmp_path):
+    class Wider(OwnEncoder):
+        def __init__(self):
+            super().__init__()
+            self.more = nn.Linear(1, 1)
+
+    train(TINY, train=tiny, out=tmp_path / "run", encoder=OwnEncoder())
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    with pytest.raises(InputError, match="do not fit these networks"):
+        train(TINY.replace(epochs=3), train=tiny, out=tmp_path / "run", resume=True, encoder=Wider())
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+def test_a_run_that_is_refused_leaves_the_others_unbegun(tiny, tmp_path):
+    train(TINY, train=tiny, out=tmp_path / "b", seed=7)
+    folders = [tmp_path / "a", tmp_path / "b"]
+    with pytest.raises(InputError, match="was trained with seed 7, not 1"):
+        dwmr.train_many(TINY, train=tiny, seeds=[0, 1], outs=folders, device="cpu", resume=True)
+    assert not folders[0].exists()
+
+
+def test_two_runs_cannot_share_a_folder(tiny, tmp_path):
+    with pytest.raises(InputError, match="every run needs a folder of its own"):
+        dwmr.train_many(TINY, train=tiny, seeds=[0, 0], outs=[tmp_path / "a", tmp_path / "b" / ".." / "a"])
+    assert list(tmp_path.iterdir()) == []
+
+
     train(TINY, train=tiny, out=tmp_path / "run")
     with pytest.raises(InputError, match="was trained on other data"):
         train(TINY, train=tiny[:48], out=tmp_path / "run", resume=True)

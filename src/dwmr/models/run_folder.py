@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,7 +130,7 @@ def create_run(folder: Path, info: RunInfo, tensors: Tensors) -> None:
         _write_tensors(fresh, tensors, 0)
 
 
-def reopen_run(folder: Path, info: RunInfo) -> tuple[dict[str, Tensor], int, list[dict[str, Any]]]:
+def read_run(folder: Path, info: RunInfo) -> tuple[dict[str, Tensor], int, list[dict[str, Any]]]:
     """An existing run's training state, how many epochs it has finished, and their records.
 
     Raises:
@@ -143,10 +143,13 @@ def reopen_run(folder: Path, info: RunInfo) -> tuple[dict[str, Tensor], int, lis
     if done > info.config.epochs:
         raise InputError(f"{folder} already has {done} epochs, more than the {info.config.epochs} asked for")
     # A crash between an epoch's record and its checkpoint leaves one record too many.
-    metrics = [record for record in read_metrics(folder) if record["epoch"] <= done]
+    return tensors, done, [record for record in read_metrics(folder) if record["epoch"] <= done]
+
+
+def reopen_run(folder: Path, info: RunInfo, metrics: Sequence[Mapping[str, Any]]) -> None:
+    """Make an existing run folder ready for more epochs, after those in ``metrics``."""
     atomic_write_text(folder / METRICS, "".join(json.dumps(record) + "\n" for record in metrics))
     atomic_write_json(folder / RUN, info.to_dict())
-    return tensors, done, metrics
 
 
 def save_epoch(folder: Path, tensors: Tensors, record: Mapping[str, Any]) -> None:

@@ -23,7 +23,7 @@ from dwmr.errors import InputError, TrainingDiverged, unknown
 from dwmr.models.decoders import DECODERS
 from dwmr.models.encoders import CELLS, ENCODERS
 from dwmr.models.predictors import PREDICTORS
-from dwmr.models.run_folder import create_run, info_of, reopen_run, save_epoch
+from dwmr.models.run_folder import create_run, info_of, read_run, reopen_run, save_epoch
 from dwmr.models.world_model import WorldModel, build_model, image_statistics, resolve_device
 from dwmr.training.epoch_records import (
     failure_of,
@@ -192,6 +192,9 @@ def train_many(
     if taken and not resume:
         raise FileExistsError(f"{taken[0]} exists already; resume it, or choose another folder")
     _check_data(configs[0], train, val)
+    named = [folder.resolve() for folder in folders if folder is not None]
+    if len(set(named)) < len(named):
+        raise InputError("every run needs a folder of its own, got the same one twice")
 
     cells = CELLS[configs[0].encoder](train.image_shape) if configs[0].by_cell else 1
     family = objective or shared_objective(configs, cells)
@@ -221,10 +224,10 @@ def _make_members(
     own: Mapping[str, Network],
     own_parts: tuple[str, ...],
 ) -> list[_Member]:
-    """The runs as they begin or go on; their folders are made."""
+    """The runs as they begin or go on. Their folders are written only when none of them can be refused any more."""
     train, decoder = job.train, job.objective.decoder
     statistics = image_statistics(train.obs) if configs[0].standardize else None
-    data, members = train.fingerprint(), []
+    data, members, infos, old_folders = train.fingerprint(), [], [], []
     for config, seed, folder in zip(configs, seeds, folders, strict=True):
         model = build_model(config, train.image_shape, train.n_actions, decoder=decoder, seed=seed, modules=own)
         if statistics is not None:
@@ -236,18 +239,22 @@ def _make_members(
             init_from_slow_features(model, train)
         lr = torch.zeros((), device=job.device)
         member = _Member(config, seed, RunState(model, lr), lr, folder)
-        if folder is not None:
-            info = info_of(config, seed, train, decoder=decoder, own_parts=own_parts, data=data)
-            if going_on:
-                tensors, member.done, member.metrics = reopen_run(folder, info)
-                member.state.load_tensors(tensors, folder)
-            else:
-                create_run(folder, info, member.state.tensors())
+        info = info_of(config, seed, train, decoder=decoder, own_parts=own_parts, data=data)
+        if folder is not None and going_on:
+            tensors, member.done, member.metrics = read_run(folder, info)
+            member.state.load_tensors(tensors, folder)
         members.append(member)
     return members
 
 
 def _runner(job: _Job, members: Sequence[_Member]) -> EpochRunner:
+        infos.append(info)
+        old_folders.append(going_on)
+    for member, info, going_on in zip(members, infos, old_folders, strict=True):
+        if member.folder is not None and going_on:
+            reopen_run(member.folder, info, member.metrics)
+        elif member.folder is not None:
+            create_run(member.folder, info, member.state.tensors())
     """One runner for these runs: their own modules if there is one, else all of them as one program."""
     config = members[0].config
     hyper = new_hyper(job.device, len(members))
