@@ -9,6 +9,7 @@ from torch import nn
 import dwmr
 from dwmr.data.collect import make_transitions
 from dwmr.evaluation.probes import fit_probes
+from dwmr.training import trainer
 from dwmr.training.objectives import OBJECTIVES
 
 pytestmark = [
@@ -68,6 +69,14 @@ def test_many_runs_are_the_single_runs(ice):
         alone = dwmr.train(config, train=ice, seed=seed, device="cuda", progress=False)
         for name, value in alone.metrics[0]["terms"].items():
             assert run.metrics[0]["terms"][name] == pytest.approx(value, rel=1e-2, abs=1e-3), name
+
+
+def test_the_reference_is_one_run_after_the_other(ice, monkeypatch):
+    train_group, sizes = trainer._train_group, []
+    monkeypatch.setattr(trainer, "_train_group", lambda job, some: sizes.append(len(some)) or train_group(job, some))
+    config = dwmr.preset("iceslider/dwmr", epochs=1, batch_size=64)
+    dwmr.train_many(config, train=ice, seeds=[3, 5], device="cuda", fast="off", progress=False)
+    assert sizes == [1, 1]
 
 
 @pytest.mark.parametrize("preset", ["iceslider/dwmr", "8puzzle/dwmr+ae"])
@@ -132,7 +141,8 @@ def test_networks_that_cannot_be_recorded_are_trained_all_the_same(ice, caplog):
     with caplog.at_level("INFO", logger="dwmr"):
         found = dwmr.train_many(config, seeds=[0, 1], **words)
     assert all(isinstance(run, dwmr.Run) for run in found)
-    assert "cannot be" in caplog.text
+    assert "cannot be one program" in caplog.text
+    assert "without recorded updates, which is slower" in caplog.text
 
 
 def test_a_captured_run_resumes(ice, tmp_path):

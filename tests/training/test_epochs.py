@@ -12,11 +12,13 @@ from dwmr.data.batches import Loader, plan_epoch
 from dwmr.models.encoders import CELLS
 from dwmr.models.world_model import build_model
 from dwmr.ops.native import library
+from dwmr.training import epochs
 from dwmr.training.epochs import EpochRunner, new_hyper
 from dwmr.training.learner import Learner, RunState
 from dwmr.training.objectives import OBJECTIVES, Objective, objective_of
 from dwmr.training.schedules import values_at
 from dwmr.training.schemes import SCHEMES, mixed_two_step
+from dwmr.training.trainer import _record_if_possible
 
 CPU = torch.device("cpu")
 EPOCHS = 2
@@ -266,6 +268,49 @@ def test_trying_an_update_leaves_everything_as_it_was(ice):
         for name, value in state.tensors().items():
             assert torch.equal(value, kept[name]), name
     assert int(runner.counter) == 0
+
+
+def single_runner(data) -> tuple[EpochRunner, tuple]:
+    """A runner of one run, and what its first epoch begins with."""
+    config, hyper = dwmr.preset("iceslider/dwmr", batch_size=64), new_hyper(CPU)
+    model = build_model(config, data.image_shape, data.n_actions, decoder=False, seed=0)
+    learner = Learner([RunState(model, hyper.lr)], OBJECTIVES["dwmr"], hyper.lr)
+    runner = EpochRunner(learner, SCHEMES["two_step"], Loader(data, CPU, model.normalize), hyper, fast=False)
+    return runner, (plan_of(config, 0, 0, len(data)), values_at(config, 0))
+
+
+def test_recorded_updates_wait_for_all_that_an_epoch_begins_with(ice, monkeypatch):
+    """They have a stream of their own, which waits for nothing by itself."""
+    runner, (plan, values) = single_runner(ice[:128])
+    runner.start([plan], [values])
+    for _ in range(len(plan)):
+        runner.step()
+
+    class Stream:
+        def wait_stream(self, other):
+            assert other == "current"
+            self.counter, self.figures = int(runner.counter), float(runner.terms.abs().sum() + runner.ones.sum())
+
+    assert int(runner.counter) == len(plan)
+    runner.stream = Stream()
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: "current")
+    runner.start([plan], [values])
+    assert (runner.stream.counter, runner.stream.figures) == (0, 0.0)
+
+
+def test_an_update_that_cannot_be_recorded_is_made_as_it_reads(ice, monkeypatch, caplog):
+    def fails(*arguments, **words):
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(epochs, "capture", fails)
+    runner, (plan, values) = single_runner(ice[:128])
+    runner.recorded = True
+    _record_if_possible(runner, plan, values)
+    assert "without recorded updates, which is slower" in caplog.text
+    runner.start([plan], [values])
+    for _ in range(len(plan)):
+        runner.step()
+    assert int(runner.counter) == len(plan)
 
 
 def test_hyperparameters_of_one_run_are_scalars_and_of_several_have_the_run_axis():

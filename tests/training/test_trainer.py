@@ -19,6 +19,7 @@ from dwmr import Config, InputError, TrainingDiverged, Transitions, WorldModel, 
 from dwmr.data.collect import make_transitions
 from dwmr.models.run_folder import CHECKPOINT, METRICS, RUN, read_metrics, read_tensors
 from dwmr.presets import PRESETS
+from dwmr.training import trainer
 from dwmr.training.epoch_records import warn_if_collapsed
 from dwmr.training.objectives import OBJECTIVES, Objective
 
@@ -184,7 +185,6 @@ def test_resume_refuses_another_run(tiny, tmp_path, change, message):
     assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
 
 
-def test_resume_refuses_other_data(tiny, tmp_path):
 def test_resume_refuses_weights_that_do_not_fit_and_changes_nothing(tiny, tmp_path):
     class Wider(OwnEncoder):
         def __init__(self):
@@ -212,6 +212,7 @@ def test_two_runs_cannot_share_a_folder(tiny, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_resume_refuses_other_data(tiny, tmp_path):
     train(TINY, train=tiny, out=tmp_path / "run")
     with pytest.raises(InputError, match="was trained on other data"):
         train(TINY, train=tiny[:48], out=tmp_path / "run", resume=True)
@@ -428,6 +429,39 @@ def test_weights_may_be_tied(tiny, tmp_path):
 
     run = train(TINY, train=tiny, out=tmp_path / "run", encoder=Tied())
     assert same(WorldModel.load(tmp_path / "run", encoder=Tied()), run.model)
+
+
+class Peeking(OwnEncoder):
+    """Looks at values to decide what to do, which `torch.vmap` refuses."""
+
+    def forward(self, images):
+        return super().forward(images) * (2.0 if float(images.sum()) > 0 else 1.0)
+
+
+class Picky(OwnEncoder):
+    """Breaks in `torch.vmap` with an error of its own."""
+
+    def forward(self, images):
+        if torch._C._functorch.is_batchedtensor(images):
+            raise TypeError("this network takes plain tensors")
+        return super().forward(images)
+
+
+@pytest.mark.parametrize("encoder", [Peeking, Picky])
+def test_runs_that_cannot_be_one_program_are_trained_side_by_side(tiny, encoder):
+    own = {"encoder": encoder, "predictor": OwnPredictor}
+    config = TINY.replace(encoder="custom", predictor="custom")
+    job = trainer._Job(OBJECTIVES["dwmr"], tiny, tiny, torch.device("cpu"), True, False, None, None)
+    members = trainer._make_members(job, [config] * 2, [3, 4], [None] * 2, own, tuple(own))
+    trainer._train_group(job, members)
+    for member in members:
+        alone = train(config, train=tiny, val=tiny, seed=member.seed, device="cpu", **own)
+        assert same(member.state.model, alone.model)
+        assert [record["val"] for record in member.metrics] == [record["val"] for record in alone.metrics]
+
+
+def test_a_trained_model_keeps_no_gradients(tiny):
+    assert all(parameter.grad is None for parameter in train(TINY, train=tiny).model.parameters())
 
 
 def test_an_objective_of_ones_own(tiny, tmp_path):

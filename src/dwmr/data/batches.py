@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -131,6 +132,12 @@ class Loader:
 
     def __len__(self) -> int:
         return len(self.actions)
+
+    def sharing_data(self) -> Loader:
+        """Another loader of the same transitions, for other runs beside these."""
+        other = copy.copy(self)
+        other.order, other.noise, other.triplets = torch.empty(0), None, None
+        return other
 
     def lay_out(self, plans: Sequence[EpochPlan]) -> None:
         """Put an epoch's random choices on the device: of one run (U, …), of several (U, S, …), and into the same

@@ -30,7 +30,8 @@ def capture(
                 rewind()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # The outer block: a recording that fails does not go back to the stream that was current before it.
+        with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph):
             step()
     return graph
 

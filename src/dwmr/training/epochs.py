@@ -85,6 +85,8 @@ class EpochRunner:
             self.flips = torch.zeros(runs, device=self.device)
         for buffer in (self.counter, self.terms, self.ones, self.flips):
             buffer.zero_()
+        if self.stream is not None:  # a stream of its own does not wait for what was begun on another
+            self.stream.wait_stream(torch.cuda.current_stream())
         self.learner.train()
 
     def prepare(self) -> None:

@@ -39,6 +39,7 @@ from dwmr.training.objectives import OBJECTIVES, Objective, objective_of, shared
 from dwmr.training.schedules import values_at
 from dwmr.training.schemes import SCHEMES, mixed_two_step
 from dwmr.training.slow_features import init_from_slow_features
+from dwmr.training.stacking import own_memory
 
 log = logging.getLogger("dwmr")
 
@@ -191,10 +192,10 @@ def train_many(
     taken = [folder for folder in folders if folder is not None and folder.exists()]
     if taken and not resume:
         raise FileExistsError(f"{taken[0]} exists already; resume it, or choose another folder")
-    _check_data(configs[0], train, val)
     named = [folder.resolve() for folder in folders if folder is not None]
     if len(set(named)) < len(named):
         raise InputError("every run needs a folder of its own, got the same one twice")
+    _check_data(configs[0], train, val)
 
     cells = CELLS[configs[0].encoder](train.image_shape) if configs[0].by_cell else 1
     family = objective or shared_objective(configs, cells)
@@ -202,14 +203,17 @@ def train_many(
     job = _Job(family, train, val, where, fast == "auto", progress, proceed, writer)
     parts = (*own, *(["objective"] if objective else []))
     members = _make_members(job, configs, [operator.index(seed) for seed in seeds], folders, own, parts)
-    # Runs that were stopped after the same epoch go on together on a GPU; a CPU trains one after the other.
+    # Runs that were stopped after the same epoch go on together on a GPU; a CPU trains one after the other, as does the
+    # reference.
     for done in sorted({member.done for member in members}):
         group = [member for member in members if member.done == done]
-        for some in [group] if where.type == "cuda" else [[member] for member in group]:
+        for some in [group] if where.type == "cuda" and job.fast else [[member] for member in group]:
             if done < some[0].config.epochs:
                 _train_group(job, some)
     for member in members:
-        member.state.model.eval()
+        member.state.model.eval().zero_grad(set_to_none=True)  # gradients would keep a recorded update's memory
+        if len(members) > 1:
+            own_memory(member.state.model)
     return [
         member.failure or Run(member.state.model, member.config, member.seed, member.folder, member.metrics)
         for member in members
@@ -244,10 +248,6 @@ def _make_members(
             tensors, member.done, member.metrics = read_run(folder, info)
             member.state.load_tensors(tensors, folder)
         members.append(member)
-    return members
-
-
-def _runner(job: _Job, members: Sequence[_Member]) -> EpochRunner:
         infos.append(info)
         old_folders.append(going_on)
     for member, info, going_on in zip(members, infos, old_folders, strict=True):
@@ -255,6 +255,22 @@ def _runner(job: _Job, members: Sequence[_Member]) -> EpochRunner:
             reopen_run(member.folder, info, member.metrics)
         elif member.folder is not None:
             create_run(member.folder, info, member.state.tensors())
+    return members
+
+
+def _loader(job: _Job, member: _Member) -> Loader:
+    config, model = member.config, member.state.model
+    return Loader(
+        job.train,
+        job.device,
+        model.normalize,
+        dtype=model.mean.dtype,
+        two_views=config.two_views,
+        steps=config.steps,
+    )
+
+
+def _runner(job: _Job, members: Sequence[_Member], loader: Loader) -> EpochRunner:
     """One runner for these runs: their own modules if there is one, else all of them as one program."""
     config = members[0].config
     hyper = new_hyper(job.device, len(members))
@@ -268,15 +284,6 @@ def _runner(job: _Job, members: Sequence[_Member]) -> EpochRunner:
         scheme = mixed_two_step(torch.tensor([name == "two_step_st" for name in names], device=job.device))
     updates = config.epochs * (len(job.train) // config.batch_size)
     fast = job.fast and (job.device.type == "cuda" or updates >= MIN_UPDATES_FOR_KERNELS)
-    model = members[0].state.model
-    loader = Loader(
-        job.train,
-        job.device,
-        model.normalize,
-        dtype=model.mean.dtype,
-        two_views=config.two_views,
-        steps=config.steps,
-    )
     learner = Learner(
         [member.state for member in members],
         job.objective,
@@ -289,16 +296,42 @@ def _runner(job: _Job, members: Sequence[_Member]) -> EpochRunner:
 def _runners(
     job: _Job, members: Sequence[_Member], plans: Sequence[EpochPlan], values: Sequence[dict[str, float]]
 ) -> list[EpochRunner]:
-    """Runners with their first epoch begun: one for all runs if their networks allow it, else one for each."""
-    if len(members) > 1:
-        runner = _runner(job, members)
+    """Runners ready for `EpochRunner.start`: one for all runs if their networks allow it, else one for each."""
+    loader = _loader(job, members[0])
+    if len(members) > 1 and (together := _one_program(job, members, loader, plans, values)):
+        return [together]
+    runners = [_runner(job, [member], loader.sharing_data()) for member in members]
+    for runner, plan, value in zip(runners, plans, values, strict=True):
+        if runner.recorded:
+            _record_if_possible(runner, plan, value)
+    return runners
+
+
+def _one_program(
+    job: _Job,
+    members: Sequence[_Member],
+    loader: Loader,
+    plans: Sequence[EpochPlan],
+    values: Sequence[dict[str, float]],
+) -> EpochRunner | None:
+    """One runner for all runs, or None if their networks or the objective do not allow it."""
+    try:
+        runner = _runner(job, members, loader)
         runner.start(plans, values)
-        try:
-            runner.prepare()
-            return [runner]
-        except RuntimeError as error:
-            log.info("training the runs side by side, because they cannot be one program: %s", error)
-    return [_runner(job, [member]) for member in members]
+        runner.prepare()
+        return runner
+    except Exception as error:  # a fault of the networks themselves is raised again by the runs alone
+        log.info("training the runs side by side, because they cannot be one program: %s", error)
+        return None
+
+
+def _record_if_possible(runner: EpochRunner, plan: EpochPlan, value: dict[str, float]) -> None:
+    runner.start([plan], [value])
+    try:
+        runner.prepare()
+    except RuntimeError as error:
+        log.warning("training without recorded updates, which is slower, because recording one failed: %s", error)
+        runner.recorded = False
 
 
 def _train_group(job: _Job, members: list[_Member]) -> None:
