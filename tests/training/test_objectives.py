@@ -131,3 +131,15 @@ def test_a_term_can_be_left_out_with_its_weight():
     mine = OBJECTIVES["dwmr"].adding("ones", lambda codes, hyper: codes.probs.mean(), weight=0.1)
     assert mine.without("ones") == OBJECTIVES["dwmr"]
     assert list(mine.without("cos").terms) == ["pred", "var", "cor", "loc", "ones"]
+
+
+@pytest.mark.parametrize(
+    ("term", "got"),
+    [(lambda codes, hyper: codes.probs, r"a tensor of shape \(2, 3\)"), (lambda codes, hyper: 0.5, "float")],
+)
+def test_a_term_that_is_no_scalar_is_named(term, got):
+    probs = torch.rand(2, 3)
+    codes = Codes(images=probs, probs=probs, next_bits=probs.round(), predicted=probs)
+    mine = Objective({"mine": term}, weights={"mine": 1.0})
+    with pytest.raises(InputError, match=rf"the loss term 'mine' must return a scalar tensor, got {got}"):
+        mine.evaluate(codes, HYPER)

@@ -111,14 +111,14 @@ def reproduce(
         float | None, typer.Option(help="Stop cleanly after this many seconds; rerun to continue.", min=1)
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Make stale runs again: those of other values or older code.")
+        bool, typer.Option("--again", help="Repeat runs that were made with other option values or older code.")
     ] = False,
     models: Annotated[Path | None, typer.Option(help="Keep the trained models in this folder.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the first run.", min=0)] = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Reproduce a table of the paper, or the one beyond it (strong). Needs a clone of the repository.
+    """Reproduce a table of the paper, or `strong`, the table of the strong presets. Needs a clone of the repository.
 
     Stored runs are not repeated, so a stopped command continues when it is run again. `results` makes no runs: it
     writes every table from the stored ones.

@@ -47,7 +47,7 @@ def export(
 ) -> None:
     """Export a model as ONNX networks, or as rules: PDDL for planners, and a list to read.
 
-    The rules say when an action changes which bits. --level, or --start and --goal, add a problem for planners.
+    Each rule says which bits an action changes, and when. --level, or --start and --goal, add a problem for planners.
     """
     if to not in TARGETS:
         raise unknown("target", to, TARGETS)

@@ -60,7 +60,9 @@ def train(
     seeds: Annotated[
         str | None, typer.Option(help="Train several runs, such as 0-9 or 1,4,7; each in OUT/seed-N.")
     ] = None,
-    fast: Annotated[str, typer.Option(help="auto, or off: plain PyTorch without accelerated operations.")] = "auto",
+    fast: Annotated[
+        str, typer.Option(help="auto: accelerated operations where they fit; off: plain PyTorch.")
+    ] = "auto",
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard logs.")] = False,
     device: Device = "auto",
     as_json: AsJson = False,
@@ -119,7 +121,12 @@ def distil(
     epochs: Annotated[int, typer.Option(help="Epochs per round.", min=1)] = 4,
     lr: Annotated[float, typer.Option(help="Learning rate at the start of a round.")] = 1e-3,
     batch: Annotated[int, typer.Option(help="Transitions per minibatch.", min=2)] = 256,
-    keep: Annotated[float, typer.Option(help="Switch off bits whose two views agree less than this (0 to 1).")] = 0.0,
+    keep: Annotated[
+        float,
+        typer.Option(
+            help="Switch off bits on which encoder and predictor agree in a smaller share of the transitions (0 to 1)."
+        ),
+    ] = 0.0,
     data: RunData = None,
     seed: Seed = 0,
     device: Device = "auto",

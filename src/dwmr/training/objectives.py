@@ -88,10 +88,17 @@ class Objective:
 
     def evaluate(self, codes: Codes, hyper: Hyper) -> tuple[Tensor, dict[str, Tensor]]:
         """The weighted sum, and each term unweighted."""
-        terms = {name: term(codes, hyper) for name, term in self.terms.items()}
+        terms = {name: _scalar(name, term(codes, hyper)) for name, term in self.terms.items()}
         weights = {name: self.weights[name] if name in self.weights else getattr(hyper, name) for name in terms}
         total = torch.stack([weights[name] * value for name, value in terms.items()]).sum(0)
         return total, terms
+
+
+def _scalar(name: str, value: object) -> Tensor:
+    if not isinstance(value, Tensor) or value.ndim:
+        got = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise InputError(f"the loss term {name!r} must return a scalar tensor, got {got}; take the mean, for example")
+    return value
 
 
 def _prediction(codes: Codes, hyper: Hyper) -> Tensor:
