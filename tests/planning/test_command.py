@@ -44,9 +44,9 @@ def test_a_task_is_tried_in_its_world(cli, planning_run, planning_data, tmp_path
     assert status == 0
     assert "level 2000, longer than 8: breadth_first, goal " in out
     assert "drawn by a decoder fitted afterwards" in out
-    status, out, _ = cli(*words, "--level", 1, "--json")
+    status, out, _ = cli(*words, "--level", 54, "--json")
     assert status == 0
-    assert json.loads(out)["task"] == "level 2001, longer than 8"
+    assert json.loads(out)["task"] == "level 2054, longer than 8"
 
 
 def test_an_evaluation_continues_where_it_stopped(cli, planning_run, planning_data, tmp_path):
@@ -85,6 +85,7 @@ def test_a_heuristic_is_trained_and_used(cli, planning_run, planning_data, to_go
         (["plan", "--start", "small.npy", "--goal", "goal.npy"], "uint8 of shape (3, 32, 64), the run takes uint8 of"),
         (["plan", "--start", "start.png", "--goal", "text.png"], "cannot be read as an image"),
         (["plan", "--start", "start.png", "--goal", "nowhere.png"], "does not exist"),
+        (["plan-level", "--level", "99999"], "--level must be between 0 and 99, the tasks of iceslider, got 99999"),
         (["plan-level", "--planner", "simulator"], "unknown planner 'simulator'"),
         (["plan-tasks", "--planner", "dijkstra"], "unknown planner 'dijkstra'"),
     ],

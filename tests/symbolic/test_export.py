@@ -83,10 +83,12 @@ def export(run, monkeypatch, capsys):
 
 
 def test_the_command_exports_pddl(export, tmp_path):
-    status, out, err = export("--to", "pddl", "--out", tmp_path / "out", "--level", 2000, "--json")
+    status, out, err = export("--to", "pddl", "--out", tmp_path / "out", "--level", 54, "--json")
     assert (status, err) == (0, "")
+    assert "(problem level-2054)" in (tmp_path / "out" / "problem.pddl").read_text()
     told = json.loads(out)
     assert {"domain.pddl", "problem.pddl", "rules.md", "fidelity.json"} <= set(told["files"])
+    assert told["problem"] == "level 2054, longer than 8"
     assert told["fidelity"]["pairs"] > 0
     assert told["solution"] is None
 
@@ -116,6 +118,7 @@ def test_the_command_exports_onnx(export, tmp_path):
         (["--to", "pdf"], "unknown target 'pdf'; did you mean 'pddl'?"),
         (["--to", "pddl", "--start", "a.png"], "name a problem by --level, or by --start and --goal together"),
         (["--to", "pddl", "--solve"], "--solve needs a problem"),
+        (["--to", "pddl", "--level", "100"], "--level must be between 0 and 99, the tasks of iceslider, got 100"),
         (["--to", "pddl", "--start", "a.png", "--goal", "b.png"], "a.png does not exist"),
     ],
 )
@@ -137,5 +140,5 @@ def test_the_command_refuses_images_of_another_size(export, tmp_path):
 
 def test_the_command_misses_the_planner_before_any_work(export, tmp_path, monkeypatch):
     monkeypatch.setenv(fast_downward.VARIABLE, "nowhere")
-    status, _, err = export("--to", "pddl", "--out", tmp_path / "out", "--level", 2000, "--solve")
+    status, _, err = export("--to", "pddl", "--out", tmp_path / "out", "--level", 0, "--solve")
     assert (status, err) == (2, "error: $DWMR_FAST_DOWNWARD names nowhere, which is no file\n")

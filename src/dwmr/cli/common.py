@@ -17,7 +17,7 @@ from dwmr.data.transitions import Splits, Transitions, load_splits
 from dwmr.errors import InputError, unknown
 from dwmr.models.run_folder import RUN, RunInfo, read_info
 from dwmr.models.world_model import WorldModel
-from dwmr.worlds.registry import WORLDS
+from dwmr.worlds.registry import WORLDS, find_world
 
 app = typer.Typer(
     help="Learn Boolean world models from images and discrete actions.",
@@ -35,6 +35,7 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, as written by dwmr train.")]
 RunData = Annotated[Path | None, typer.Option(help="Data folder or .npz; by default the data of the run's world.")]
 Split = Annotated[str, typer.Option(help="Part of the data to use: test, val or train.")]
+LEVEL_HELP = "Which task of plan-tasks to take, counted from 0."
 Horizon = Annotated[int, typer.Option(help="Length of the longest roll-out, in steps.", min=1)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text and tables.")]
 
@@ -90,6 +91,15 @@ def open_model(run: Path, device: str) -> tuple[RunInfo, WorldModel]:
     if not (run / RUN).exists() and list(run.glob(f"seed-*/{RUN}")):
         raise InputError(f"{run} holds several runs; choose one, such as {sorted(run.glob('seed-*'))[0]}")
     return read_info(run), WorldModel.load(run, device=device)
+
+
+def task_number(info: RunInfo, level: int) -> int:
+    """The number in its world of the task at a place in the list of plan-tasks, counted from 0."""
+    name = info.config.benchmark
+    numbers = find_world(name).task_numbers
+    if level >= len(numbers):
+        raise InputError(f"--level must be between 0 and {len(numbers) - 1}, the tasks of {name}, got {level}")
+    return numbers[level]
 
 
 def parts_of(splits: Splits) -> dict[str, Any]:

@@ -9,14 +9,30 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from dwmr.cli.common import AsJson, Device, Overwrite, RunData, RunFolder, Seed, app, example, open_run, print_json, say
+from dwmr.cli.common import (
+    LEVEL_HELP,
+    AsJson,
+    Device,
+    Overwrite,
+    RunData,
+    RunFolder,
+    Seed,
+    app,
+    example,
+    open_run,
+    print_json,
+    say,
+    task_number,
+)
 from dwmr.data.image_files import read_image
 from dwmr.data.transitions import Splits, Transitions
 from dwmr.errors import InputError, unknown
 from dwmr.files import check_output
 from dwmr.models.onnx_export import ENCODER, PREDICTOR, export_onnx, require_packages
+from dwmr.models.run_folder import read_info
+from dwmr.planning.prepared import DIGITS
 from dwmr.symbolic import EXPORTED, Problem, export_pddl, fast_downward, layout_of, learn_symbols, solve
-from dwmr.worlds.registry import action_names
+from dwmr.worlds.registry import action_names, find_world
 
 TARGETS = ("onnx", "pddl")
 CHECKED = 2000  # images on which an ONNX export is checked
@@ -27,7 +43,7 @@ HELD_OUT = 0.2  # of the training data, to judge rules on where there is no othe
 @app.command(
     epilog=example(
         "dwmr export runs/ice --to onnx --out ice-onnx",
-        "dwmr export runs/ice --to pddl --out ice-pddl --level 2000 --solve",
+        "dwmr export runs/ice --to pddl --out ice-pddl --level 0 --solve",
         "dwmr export runs/mine --to pddl --out mine-pddl --start now.png --goal then.png",
     )
 )
@@ -36,7 +52,7 @@ def export(
     to: Annotated[str, typer.Option("--to", help="onnx or pddl.")],
     out: Annotated[Path, typer.Option(help="The folder to write.")],
     data: RunData = None,
-    level: Annotated[int | None, typer.Option(help="pddl: the problem is this level of its world.", min=0)] = None,
+    level: Annotated[int | None, typer.Option(help=f"pddl: the problem. {LEVEL_HELP}", min=0)] = None,
     start: Annotated[Path | None, typer.Option(help="pddl: image of the problem's start.")] = None,
     goal: Annotated[Path | None, typer.Option(help="pddl: image of its goal.")] = None,
     run_planner: Annotated[bool, typer.Option("--solve", help="pddl: solve the problem with Fast Downward.")] = False,
@@ -62,13 +78,16 @@ def export(
         if level is None and start is None:
             raise InputError("--solve needs a problem: --level, or --start and --goal")
         fast_downward.find()
+    number = None if level is None else task_number(read_info(run), level)
     info, model, splits, train = open_run(run, data, "train", device)
     world = info.config.benchmark
     problem = None
     if start is not None and goal is not None:
         problem = Problem("problem", read_image(start, model.image_shape), read_image(goal, model.image_shape))
-    elif level is not None:
-        problem = Problem.of_world(world, level)
+    elif number is not None:
+        digits = train.about.get("digits")
+        drawn = find_world(world).with_digits(digits if digits in DIGITS else "mnist")
+        problem = Problem.of_task(drawn.task(number, seed=seed))
     fitted_on, judged_on = _parts(splits, train)
     names, layout = train.action_names or (), layout_of(model)
     if not names or not all(map(PDDL_NAME.fullmatch, names)):
@@ -78,13 +97,15 @@ def export(
     files = export_pddl(
         rules, model.encode, fitted_on, out, problem=problem, solution=solution, overwrite=overwrite, seed=seed
     )
-    found = rules.fidelity
+    found, shown = rules.fidelity, problem.task.name if problem is not None and problem.task is not None else None
     if as_json:
-        print_json({"out": str(out), "files": files, "fidelity": found, "solution": solution})
+        print_json({"out": str(out), "files": files, "problem": shown, "fidelity": found, "solution": solution})
         return
     say(f"{out}: {', '.join(files)}")
     cases = f"{found['pairs']:,} held-out cases"
     say(f"{found['rules']} rules; they give the predictor's next code in {found['states']:.2f}% of {cases}")
+    if shown is not None:
+        say(f"problem: {shown}")
     if solution is not None:
         say(_in_words(solution))
 

@@ -12,6 +12,7 @@ import typer
 
 from dwmr.cli import tables
 from dwmr.cli.common import (
+    LEVEL_HELP,
     AsJson,
     Device,
     Overwrite,
@@ -24,6 +25,7 @@ from dwmr.cli.common import (
     out,
     print_json,
     say,
+    task_number,
 )
 from dwmr.data.image_files import read_image
 from dwmr.data.transitions import Splits
@@ -111,7 +113,7 @@ def plan(
 )
 def plan_level(
     run: RunFolder,
-    level: Annotated[int, typer.Option(help="The number of the task among those of plan-tasks.", min=0)] = 0,
+    level: Annotated[int, typer.Option(help=LEVEL_HELP, min=0)] = 0,
     planner: OnePlanner = "breadth_first",
     seconds: Seconds = Setting.seconds,
     strip: StripPath = None,
@@ -129,9 +131,9 @@ def plan_level(
     find_planner(planner)
     _check_strip(strip, overwrite, [run, data])
     info, model = open_model(run, device)
+    number = task_number(info, level)
     agent = _agent(run, info, model, data, seed)
-    known = find_world(info.config.benchmark).with_digits(_digits(agent))
-    task = known.task(known.task_numbers.start + level, seed=seed)
+    task = find_world(info.config.benchmark).with_digits(_digits(agent)).task(number, seed=seed)
     setting = Setting(seconds=seconds, task_seconds=3 * seconds, seed=seed)
     trial, episode = solve_task(task, agent, planner, setting)
     reached = "goal reached" if trial.solved else f"goal not reached ({trial.ending})"

@@ -80,8 +80,13 @@ class Problem:
     @classmethod
     def of_world(cls, name: str, number: int) -> Problem:
         """A planning task of a world, such as a level of IceSlider."""
-        task = find_world(name).task(number)
-        return cls(f"level-{number}", task.paint(task.start), task.paint(task.goal), task)
+        return cls.of_task(find_world(name).task(number))
+
+    @classmethod
+    def of_task(cls, task: Task) -> Problem:
+        """A planning task; the problem's name is the start of the task's name, such as ``level-2000``."""
+        name = task.name.partition(",")[0].replace(" ", "-")
+        return cls(name, task.paint(task.start), task.paint(task.goal), task)
 
     def codes(self, encode: Encode) -> np.ndarray:
         """The codes of start and goal, bool (2, K)."""
