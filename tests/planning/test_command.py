@@ -74,8 +74,30 @@ def test_a_heuristic_is_trained_and_used(cli, planning_run, planning_data, to_go
     assert cli(*to_goal, "--planner", "batch_astar")[0] == 0
     status, _, err = cli(*words)
     assert status == 2
-    assert "--overwrite" in err
+    assert err.endswith("exists already; replace it with --overwrite\n")
     (planning_run / "planning" / "heuristic.safetensors").unlink()
+
+
+@pytest.fixture
+def own_run(planning_run, tmp_path):
+    """The run as it would be of a user's own data: its world has no name."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    stored = json.loads((planning_run / "run.json").read_text())
+    stored["config"]["benchmark"] = "generic"
+    (folder / "run.json").write_text(json.dumps(stored))
+    (folder / "checkpoint.safetensors").write_bytes((planning_run / "checkpoint.safetensors").read_bytes())
+    return folder
+
+
+def test_a_run_of_own_data_is_prepared_again_with_its_data(cli, own_run, planning_data):
+    assert f"prepare it once with: dwmr plan {own_run} --data DATA\n" in cli("plan", own_run)[2]
+    assert cli("plan", own_run, "--data", planning_data)[0] == 0
+    assert cli("plan", own_run)[2].endswith("exists already; replace it with --overwrite\n")
+    status, _, err = cli("plan", own_run, "--overwrite")
+    assert status == 2
+    assert err == f"error: preparing {own_run} again needs its data: dwmr plan {own_run} --data DATA --overwrite\n"
+    assert cli("plan", own_run, "--data", planning_data, "--overwrite")[0] == 0
 
 
 @pytest.mark.parametrize(

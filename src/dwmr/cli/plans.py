@@ -85,7 +85,7 @@ def plan(
     _check_strip(strip, overwrite, [run, data, start, goal])
     info, model = open_model(run, device)
     if start is None or goal is None:
-        check_output(run / prepared.AGENT, overwrite=overwrite, written=True)
+        _check_part(run / prepared.AGENT, overwrite)
         agent = _prepare(run, info, model, data, seed)
         if as_json:
             print_json({"prepared": str(run / prepared.AGENT), "radius": agent.radius, **agent.about})
@@ -230,7 +230,7 @@ def train_heuristic(
 
     It is stored in RUN/planning, and all planning commands use it from then on.
     """
-    check_output(run / prepared.HEURISTIC, overwrite=overwrite, written=True)
+    _check_part(run / prepared.HEURISTIC, overwrite)
     info, model = open_model(run, device)
     agent = _agent(run, info, model, data, seed, heuristic=False)
     starts = agent.encode(_data(info, model, data).train.obs[:STARTS])
@@ -253,6 +253,8 @@ def _agent(
 def _prepare(run: Path, info: RunInfo, model: WorldModel, data: Path | None, seed: int) -> Agent:
     """Learn what planning needs from data, and store it in the run folder."""
     if data is None and info.config.benchmark not in WORLDS:
+        if (run / prepared.AGENT).exists():
+            raise InputError(f"preparing {run} again needs its data: dwmr plan {run} --data DATA --overwrite")
         raise InputError(f"{run} is not prepared for planning; prepare it once with: dwmr plan {run} --data DATA")
     return prepared.prepare_run(run, model, _data(info, model, data), decoder=info.config.decoder, seed=seed)
 
@@ -275,6 +277,13 @@ def _digits(agent: Agent) -> str:
 def _names(info: RunInfo, agent: Agent, actions: list[int]) -> list[str]:
     names = agent.about.get("action_names") or action_names(info.config.benchmark, info.n_actions)
     return [names[action] for action in actions]
+
+
+def _check_part(path: Path, overwrite: bool) -> None:
+    """Refuse to replace what planning stored in the run folder, whose name is not the user's choice."""
+    if path.exists() and not overwrite:
+        raise InputError(f"{path} exists already; replace it with --overwrite")
+    check_output(path, overwrite=overwrite, written=True)
 
 
 def _check_strip(strip: Path | None, overwrite: bool, inputs: list[Path | None]) -> None:
