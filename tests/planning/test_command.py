@@ -100,6 +100,12 @@ def test_a_run_of_own_data_is_prepared_again_with_its_data(cli, own_run, plannin
     assert cli("plan", own_run, "--data", planning_data, "--overwrite")[0] == 0
 
 
+def test_a_heuristic_needs_the_data_of_the_run(cli, own_run):
+    status, _, err = cli("train-heuristic", own_run)
+    assert status == 2
+    assert err == f"error: training a heuristic needs the data of the run: dwmr train-heuristic {own_run} --data DATA\n"
+
+
 @pytest.mark.parametrize(
     ("words", "fault"),
     [

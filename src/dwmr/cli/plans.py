@@ -228,10 +228,13 @@ def train_heuristic(
 ) -> None:
     """Train a heuristic on imagined random walks.
 
-    It is stored in RUN/planning, and all planning commands use it from then on.
+    It is stored in RUN/planning, and all planning commands use it from then on. The walks begin in training images:
+    for a run of your own data, name that data with --data, also if the run is prepared.
     """
     _check_part(run / prepared.HEURISTIC, overwrite)
     info, model = open_model(run, device)
+    if data is None and info.config.benchmark not in WORLDS:
+        raise InputError(f"training a heuristic needs the data of the run: dwmr train-heuristic {run} --data DATA")
     agent = _agent(run, info, model, data, seed, heuristic=False)
     starts = agent.encode(_data(info, model, data).train.obs[:STARTS])
     network, about = train(agent, starts, HeuristicTraining(updates=updates, batch=batch), seed=seed)
