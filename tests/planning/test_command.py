@@ -100,6 +100,18 @@ def test_a_run_of_own_data_is_prepared_again_with_its_data(cli, own_run, plannin
     assert cli("plan", own_run, "--data", planning_data, "--overwrite")[0] == 0
 
 
+@pytest.mark.parametrize("words", [["plan-level"], ["plan-tasks"], ["export", "--to", "pddl", "--level", 0]])
+def test_a_run_of_own_data_has_no_levels(cli, own_run, planning_data, tmp_path, words):
+    out = ["--out", tmp_path / "out"] if words[0] == "export" else []
+    for data in ([], ["--data", planning_data]):
+        status, _, err = cli(words[0], own_run, *words[1:], *out, *data)
+        assert status == 2
+        assert err == (
+            f"error: {own_run} was not trained on a built-in world, so it has no levels; "
+            f"plan between two images with: dwmr plan {own_run} --start START --goal GOAL\n"
+        )
+
+
 def test_a_heuristic_needs_the_data_of_the_run(cli, own_run):
     status, _, err = cli("train-heuristic", own_run)
     assert status == 2

@@ -17,7 +17,8 @@ from dwmr.data.transitions import Splits, Transitions, load_splits
 from dwmr.errors import InputError, unknown
 from dwmr.models.run_folder import RUN, RunInfo, read_info
 from dwmr.models.world_model import WorldModel
-from dwmr.worlds.registry import WORLDS, find_world
+from dwmr.worlds.registry import WORLDS
+from dwmr.worlds.world import World
 
 app = typer.Typer(
     help="Learn Boolean world models from images and discrete actions.",
@@ -93,12 +94,21 @@ def open_model(run: Path, device: str) -> tuple[RunInfo, WorldModel]:
     return read_info(run), WorldModel.load(run, device=device)
 
 
-def task_number(info: RunInfo, level: int) -> int:
+def world_of(run: Path, info: RunInfo) -> World:
+    """The built-in world that a run was trained on."""
+    if info.config.benchmark not in WORLDS:
+        raise InputError(
+            f"{run} was not trained on a built-in world, so it has no levels; "
+            f"plan between two images with: dwmr plan {run} --start START --goal GOAL"
+        )
+    return WORLDS[info.config.benchmark]
+
+
+def task_number(world: World, level: int) -> int:
     """The number in its world of the task at a place in the list of plan-tasks, counted from 0."""
-    name = info.config.benchmark
-    numbers = find_world(name).task_numbers
+    numbers = world.task_numbers
     if level >= len(numbers):
-        raise InputError(f"--level must be between 0 and {len(numbers) - 1}, the tasks of {name}, got {level}")
+        raise InputError(f"--level must be between 0 and {len(numbers) - 1}, the tasks of {world.name}, got {level}")
     return numbers[level]
 
 

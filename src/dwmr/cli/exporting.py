@@ -23,6 +23,7 @@ from dwmr.cli.common import (
     print_json,
     say,
     task_number,
+    world_of,
 )
 from dwmr.data.image_files import read_image
 from dwmr.data.transitions import Splits, Transitions
@@ -78,7 +79,7 @@ def export(
         if level is None and start is None:
             raise InputError("--solve needs a problem: --level, or --start and --goal")
         fast_downward.find()
-    number = None if level is None else task_number(read_info(run), level)
+    number = None if level is None else task_number(world_of(run, read_info(run)), level)
     info, model, splits, train = open_run(run, data, "train", device)
     world = info.config.benchmark
     problem = None

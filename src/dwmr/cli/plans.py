@@ -26,6 +26,7 @@ from dwmr.cli.common import (
     print_json,
     say,
     task_number,
+    world_of,
 )
 from dwmr.data.image_files import read_image
 from dwmr.data.transitions import Splits
@@ -40,7 +41,7 @@ from dwmr.planning.heuristic_training import train_heuristic as train
 from dwmr.planning.strip import Strip, save_strip, strip_files
 from dwmr.presets import changes
 from dwmr.provenance import describe_machine
-from dwmr.worlds.registry import WORLDS, action_names, find_world, tasks_of
+from dwmr.worlds.registry import WORLDS, action_names, tasks_of
 
 STARTS = 20_000  # training frames that imagined walks begin from
 
@@ -131,9 +132,10 @@ def plan_level(
     find_planner(planner)
     _check_strip(strip, overwrite, [run, data])
     info, model = open_model(run, device)
-    number = task_number(info, level)
+    world = world_of(run, info)
+    number = task_number(world, level)
     agent = _agent(run, info, model, data, seed)
-    task = find_world(info.config.benchmark).with_digits(_digits(agent)).task(number, seed=seed)
+    task = world.with_digits(_digits(agent)).task(number, seed=seed)
     setting = Setting(seconds=seconds, task_seconds=3 * seconds, seed=seed)
     trial, episode = solve_task(task, agent, planner, setting)
     reached = "goal reached" if trial.solved else f"goal not reached ({trial.ending})"
@@ -176,6 +178,7 @@ def plan_tasks(
     if results is not None:
         check_output(results, overwrite=True, inputs=[run, data], written=True)
     info, model = open_model(run, device)
+    world_of(run, info)
     agent = _agent(run, info, model, data, seed)
     benchmark = info.config.benchmark
     simulated = next((name for name in names if name in PLANNERS), Setting.simulated)
