@@ -18,6 +18,7 @@ from dwmr.training.learner import Learner, RunState
 from dwmr.training.objectives import OBJECTIVES, Objective, objective_of
 from dwmr.training.schedules import values_at
 from dwmr.training.schemes import SCHEMES, mixed_two_step
+from dwmr.training.stacking import Stack
 from dwmr.training.trainer import _record_if_possible
 
 CPU = torch.device("cpu")
@@ -311,6 +312,40 @@ def test_an_update_that_cannot_be_recorded_is_made_as_it_reads(ice, monkeypatch,
     for _ in range(len(plan)):
         runner.step()
     assert int(runner.counter) == len(plan)
+
+
+def test_a_buffer_that_is_replaced_cannot_be_recorded(ice):
+    class Counting(nn.BatchNorm2d):
+        def forward(self, x):
+            self.num_batches_tracked = self.num_batches_tracked + 1
+            return super().forward(x)
+
+    runner, (plan, values) = single_runner(ice[:128])
+    layers = runner.learner.runs[0].model.encoder.layers
+    layers[1] = Counting(layers[1].num_features)
+    tracked = layers[1].num_batches_tracked
+    runner.start([plan], [values])
+    with pytest.raises(RuntimeError, match="'num_batches_tracked' is replaced by a new tensor"):
+        runner.prepare()
+    assert layers[1].num_batches_tracked is tracked
+    assert int(tracked) == 0
+
+
+def test_a_buffer_may_be_changed_in_place_in_any_way():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(()))
+            self.register_buffer("seen", torch.zeros(()))
+
+        def forward(self, x):
+            self.seen += 1
+            self.seen.mul_(2)
+            return self.scale * x
+
+    networks = [Counting(), Counting()]
+    Stack(networks)(torch.ones(2, 3))
+    assert [float(network.seen) for network in networks] == [2.0, 2.0]
 
 
 def test_hyperparameters_of_one_run_are_scalars_and_of_several_have_the_run_axis():

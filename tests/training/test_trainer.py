@@ -447,7 +447,20 @@ class Picky(OwnEncoder):
         return super().forward(images)
 
 
-@pytest.mark.parametrize("encoder", [Peeking, Picky])
+class Counting(OwnEncoder):
+    """Replaces a buffer where it could have changed it."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.ones(()))
+
+    def forward(self, images):
+        if self.training:
+            self.seen = self.seen + 1
+        return super().forward(images)
+
+
+@pytest.mark.parametrize("encoder", [Peeking, Picky, Counting])
 def test_runs_that_cannot_be_one_program_are_trained_side_by_side(tiny, encoder):
     own = {"encoder": encoder, "predictor": OwnPredictor}
     config = TINY.replace(encoder="custom", predictor="custom")

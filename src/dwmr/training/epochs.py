@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dwmr import ops
 from dwmr.config import HYPER_NAMES, Hyper
@@ -41,7 +41,8 @@ class EpochFigures:
 
 
 class EpochRunner:
-    """Drives a learner through epochs: ``start``, one ``step`` per update, ``figures``.
+    """Drives a learner through epochs: ``start``, one ``step`` per update, ``figures``. Before the first epoch,
+    ``prepare`` records the update.
 
     An update reads its place in the epoch from a counter on the device and adds its figures to buffers there, so it can
     be recorded: what changes over a run (weights of the terms, learning rate, τ, γ, …) lies in tensors, and schedules
@@ -95,20 +96,19 @@ class EpochRunner:
         Raises:
             RuntimeError: the networks or the objective cannot be trained this way.
         """
-        if self.recorded:
-            self.graph = capture(self._update, self._state, rewind=self.counter.zero_)
-        else:
-            with undone(self._state):
-                self._update()
+        with buffers_kept([module for run in self.learner.runs for module in (run.model, run.target)]):
+            if self.recorded:
+                self.graph = capture(self._update, self._state, rewind=self.counter.zero_)
+            else:
+                with undone(self._state):
+                    self._update()
 
     def step(self) -> None:
-        """One update."""
-        if not self.recorded:
+        """One update, as `prepare` recorded it if it did."""
+        if self.graph is None:
             self._update()
             return
-        with torch.cuda.stream(self.stream) if self.stream else nullcontext():
-            if self.graph is None:
-                self.graph = capture(self._update, self._state, rewind=self.counter.zero_)
+        with torch.cuda.stream(self.stream):
             self.graph.replay()
 
     def figures(self) -> list[EpochFigures]:
@@ -171,6 +171,22 @@ class EpochRunner:
             tensor = getattr(self.hyper, name)
             numbers = torch.tensor([now[name] for now in values], dtype=tensor.dtype)
             tensor.copy_(numbers.view(tensor.shape))
+
+
+@contextmanager
+def buffers_kept(modules: Sequence[nn.Module]) -> Iterator[None]:
+    """Refuse a buffer that is replaced by a new tensor in the block, which a recorded update would not follow."""
+    layers = [layer for module in modules for layer in module.modules()]
+    before = [dict(layer._buffers) for layer in layers]
+    replaced = []
+    try:
+        yield
+    finally:
+        for layer, buffers in zip(layers, before, strict=True):
+            replaced += [name for name, buffer in buffers.items() if layer._buffers[name] is not buffer]
+            layer._buffers.update(buffers)
+    if replaced:
+        raise RuntimeError(f"the buffer {replaced[0]!r} is replaced by a new tensor; change it in place")
 
 
 def new_hyper(device: torch.device, runs: int = 1) -> Hyper:

@@ -38,7 +38,12 @@ class Stack:
         return torch.vmap(self._call, randomness="different")(self.parameters, self.buffers, *inputs)
 
     def _call(self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], *inputs: Tensor) -> Tensor:
-        return functional_call(self.networks[0], (parameters, buffers), inputs)
+        state = {**parameters, **buffers}
+        output = functional_call(self.networks[0], state, inputs)
+        for name, buffer in buffers.items():
+            if state[name] is not buffer:
+                raise RuntimeError(f"the buffer {name!r} is replaced by a new tensor; change it in place")
+        return output
 
 
 def cut(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
