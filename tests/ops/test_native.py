@@ -249,6 +249,25 @@ def test_layers_before_the_features_get_their_gradients_from_several_runs_too():
         torch.testing.assert_close(gradients[1][name], expected, rtol=1e-4, atol=1e-2)
 
 
+@needs_compiler
+def test_layers_with_a_forward_or_a_hook_of_their_own_stay_with_torch():
+    class Standardized(nn.Conv2d):
+        def forward(self, x):
+            weight = self.weight - self.weight.mean((1, 2, 3), keepdim=True)
+            return nn.functional.conv2d(x, weight, padding=1)
+
+    def blocks(conv: nn.Module) -> nn.Module:
+        return ops.Sequential(conv, nn.GroupNorm(8, 8), nn.ReLU())
+
+    hooked = blocks(nn.Conv2d(3, 8, 3, padding=1, bias=False))
+    hooked[2].register_forward_hook(lambda layer, given, made: 2 * made)
+    images = torch.randn(16, 3, 8, 8)
+    for network in (blocks(Standardized(3, 8, 3, padding=1, bias=False)), hooked):
+        expected = network(images)
+        with ops.accelerated():
+            assert torch.equal(network(images), expected)
+
+
 def test_only_a_pooling_that_halves_is_one_of_the_features():
     block = [nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.GroupNorm(8, 8), nn.ReLU()]
     assert feature_blocks([*block, nn.AvgPool2d(2)])

@@ -33,9 +33,9 @@ class Sequential(nn.Sequential):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        if use_triton(x):
-            return self._on_gpu(x)
-        return self._on_cpu(x)
+        if any(changed(layer) for layer in self):
+            return super().forward(x)
+        return self._on_gpu(x) if use_triton(x) else self._on_cpu(x)
 
     def _on_cpu(self, x: Tensor) -> Tensor:
         layers = list(self)
@@ -60,6 +60,15 @@ class Sequential(nn.Sequential):
         while layers:
             x, layers = _step_on_gpu(x, layers)
         return x
+
+
+KNOWN = (nn.Conv2d, nn.ConvTranspose2d, nn.GroupNorm, nn.BatchNorm2d, nn.ReLU, nn.AvgPool2d, nn.Upsample, nn.Flatten)
+
+
+def changed(layer: nn.Module) -> bool:
+    """Whether a layer that the kernels know does something else: by a ``forward`` of its own, or by hooks."""
+    own = any(isinstance(layer, known) and type(layer).forward is not known.forward for known in KNOWN)
+    return own or bool(layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks)
 
 
 def feature_blocks(layers: Sequence[nn.Module]) -> tuple[list[Tensor], list[bool]] | None:
