@@ -126,6 +126,7 @@ def test_a_heuristic_needs_the_data_of_the_run(cli, own_run):
         (["plan", "--start", "start.png", "--goal", "text.png"], "cannot be read as an image"),
         (["plan", "--start", "start.png", "--goal", "nowhere.png"], "does not exist"),
         (["plan-level", "--level", "99999"], "--level must be between 0 and 99, the tasks of iceslider, got 99999"),
+        (["plan-level", "--strip", "new.jpg"], "name a file that ends in .png, got 'new.jpg'"),
         (["plan-level", "--planner", "simulator"], "unknown planner 'simulator'"),
         (["plan-tasks", "--planner", "dijkstra"], "unknown planner 'dijkstra'"),
     ],

@@ -117,6 +117,8 @@ def test_the_command_exports_onnx(export, tmp_path):
     [
         (["--to", "pdf"], "unknown target 'pdf'; did you mean 'pddl'?"),
         (["--to", "pddl", "--start", "a.png"], "name a problem by --level, or by --start and --goal together"),
+        (["--to", "onnx", "--level", "0", "--solve"], "--level, --solve cannot be used with --to onnx"),
+        (["--to", "onnx", "--start", "a.png", "--seed", "1"], "--start, --seed cannot be used with --to onnx"),
         (["--to", "pddl", "--solve"], "--solve needs a problem"),
         (["--to", "pddl", "--level", "100"], "--level must be between 0 and 99, the tasks of iceslider, got 100"),
         (["--to", "pddl", "--start", "a.png", "--goal", "b.png"], "a.png does not exist"),

@@ -68,6 +68,11 @@ def export(
     """
     if to not in TARGETS:
         raise unknown("target", to, TARGETS)
+    if to == "onnx":
+        given = {"--level": level is not None, "--start": start is not None, "--goal": goal is not None}
+        given |= {"--solve": run_planner, "--seed": seed != 0, "--device": device not in ("auto", "cpu")}
+        if refused := [option for option, named in given.items() if named]:
+            raise InputError(f"{', '.join(refused)} cannot be used with --to onnx; it writes networks, on the CPU")
     holds = (ENCODER, PREDICTOR) if to == "onnx" else EXPORTED
     check_output(out, overwrite=overwrite, inputs=[run, data, start, goal], holds=holds)
     if to == "onnx":
