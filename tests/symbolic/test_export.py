@@ -140,6 +140,15 @@ def test_the_command_refuses_images_of_another_size(export, tmp_path):
     assert "uint8 of shape (3, 32, 32), the run takes uint8 of shape (3, 64, 64)" in err
 
 
+def test_the_command_says_that_it_solves_and_when_it_gives_up(export, tmp_path, monkeypatch):
+    (tmp_path / "planner.py").write_text("raise SystemExit(23)  # out of time\n")
+    monkeypatch.setenv(fast_downward.VARIABLE, str(tmp_path / "planner.py"))
+    status, out, err = export("--to", "pddl", "--out", tmp_path / "out", "--level", 0, "--solve")
+    assert status == 0
+    assert err == "solving with Fast Downward, at most 60 s …\n"
+    assert "Fast Downward: out of budget, no plan found in 0 s" in out
+
+
 def test_the_command_misses_the_planner_before_any_work(export, tmp_path, monkeypatch):
     monkeypatch.setenv(fast_downward.VARIABLE, "nowhere")
     status, _, err = export("--to", "pddl", "--out", tmp_path / "out", "--level", 0, "--solve")

@@ -18,6 +18,7 @@ from dwmr.cli.common import (
     RunFolder,
     Seed,
     app,
+    err,
     example,
     open_run,
     print_json,
@@ -38,6 +39,7 @@ from dwmr.worlds.registry import action_names, find_world
 TARGETS = ("onnx", "pddl")
 CHECKED = 2000  # images on which an ONNX export is checked
 PDDL_NAME = re.compile("[a-z][a-z0-9-]*")
+SOLVE_HELP = f"pddl: solve the problem with Fast Downward, in at most {fast_downward.SECONDS:.0f} seconds."
 HELD_OUT = 0.2  # of the training data, to judge rules on where there is no other split
 
 
@@ -56,7 +58,7 @@ def export(
     level: Annotated[int | None, typer.Option(help=f"pddl: the problem. {LEVEL_HELP}", min=0)] = None,
     start: Annotated[Path | None, typer.Option(help="pddl: image of the problem's start.")] = None,
     goal: Annotated[Path | None, typer.Option(help="pddl: image of its goal.")] = None,
-    run_planner: Annotated[bool, typer.Option("--solve", help="pddl: solve the problem with Fast Downward.")] = False,
+    run_planner: Annotated[bool, typer.Option("--solve", help=SOLVE_HELP)] = False,
     overwrite: Overwrite = False,
     seed: Seed = 0,
     device: Device = "auto",
@@ -99,7 +101,10 @@ def export(
     if not names or not all(map(PDDL_NAME.fullmatch, names)):
         names = action_names(world, model.n_actions)
     rules = learn_symbols(model.encode, model.predict, fitted_on, judged_on, actions=names, layout=layout)
-    solution = solve(rules, model.encode, model.predict, problem) if run_planner and problem is not None else None
+    solution = None
+    if run_planner and problem is not None:
+        err.print(f"solving with Fast Downward, at most {fast_downward.SECONDS:.0f} s …")
+        solution = solve(rules, model.encode, model.predict, problem)
     files = export_pddl(
         rules, model.encode, fitted_on, out, problem=problem, solution=solution, overwrite=overwrite, seed=seed
     )
@@ -142,7 +147,9 @@ def _parts(splits: Splits, train: Transitions) -> tuple[Transitions, Transitions
 def _in_words(solution: dict[str, Any]) -> str:
     if solution["plan"] is None:
         outcome = solution["outcome"]
-        return f"Fast Downward: {'the rules admit no plan' if outcome == 'exhausted' else outcome}"
+        if outcome == "exhausted":
+            return "Fast Downward: the rules admit no plan"
+        return f"Fast Downward: {outcome}, no plan found in {solution['seconds']:.0f} s"
     agrees = "the predictor agrees" if solution["predictor_agrees"] else "the predictor ends elsewhere"
     ending = ""
     if "reached" in solution:

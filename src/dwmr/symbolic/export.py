@@ -94,7 +94,7 @@ class Problem:
 
 
 def solve(
-    model: SymbolicModel, encode: Encode, predict: Predict, problem: Problem, seconds: float = 60
+    model: SymbolicModel, encode: Encode, predict: Predict, problem: Problem, seconds: float = fast_downward.SECONDS
 ) -> dict[str, Any]:
     """What Fast Downward finds, whether the predictor agrees, and whether the plan solves the task in its world."""
     start, goal = problem.codes(encode)

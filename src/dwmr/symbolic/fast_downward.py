@@ -18,6 +18,7 @@ from dwmr.errors import InputError
 
 VARIABLE = "DWMR_FAST_DOWNWARD"
 OPTIMAL = "astar(blind())"
+SECONDS = 60.0  # the time it may take
 SOLVED, EXHAUSTED = {0, 1, 2, 3}, {10, 11, 12}  # exit codes; 10 and 11 are proofs, 12 an incomplete search
 
 
@@ -50,7 +51,7 @@ def find() -> list[str]:
     raise InputError(f"Fast Downward was not found; pip install 'dwmr[pddl]', or name it in ${VARIABLE}")
 
 
-def solve(domain: str, problem: str, *, search: str = OPTIMAL, seconds: float = 60) -> Answer:
+def solve(domain: str, problem: str, *, search: str = OPTIMAL, seconds: float = SECONDS) -> Answer:
     """Run Fast Downward on a domain and a problem.
 
     Raises:
