@@ -140,16 +140,18 @@ def test_wrong_input_is_one_line(cli, planning_run, planning_data, images, words
     assert err.count("\n") == 1
 
 
-def test_a_run_without_a_known_predictor_is_refused(cli, planning_run, planning_data, tmp_path):
+def test_a_run_with_networks_of_the_user_is_refused(cli, planning_run, planning_data, tmp_path):
     folder = tmp_path / "own"
     folder.mkdir()
     stored = json.loads((planning_run / "run.json").read_text())
-    stored["config"]["predictor"] = "custom"
+    stored["config"] |= {"encoder": "custom", "predictor": "custom"}
     (folder / "run.json").write_text(json.dumps(stored))
     (folder / "checkpoint.safetensors").write_bytes((planning_run / "checkpoint.safetensors").read_bytes())
-    status, _, err = cli("plan-level", folder, "--data", planning_data)
-    assert status == 2
-    assert "has a custom predictor" in err
+    for command in ("plan-level", "evaluate"):
+        status, _, err = cli(command, folder, "--data", planning_data)
+        assert status == 2
+        assert f"{folder} has a custom encoder and predictor, which the command line cannot load" in err
+        assert f'use Python: dwmr.WorldModel.load("{folder}", encoder=…, predictor=…)' in err
     status, _, err = cli("plan-tasks", tmp_path)
     assert status == 2
     assert "is not a run folder" in err

@@ -91,7 +91,15 @@ def open_model(run: Path, device: str) -> tuple[RunInfo, WorldModel]:
     """A run's description and its model."""
     if not (run / RUN).exists() and list(run.glob(f"seed-*/{RUN}")):
         raise InputError(f"{run} holds several runs; choose one, such as {sorted(run.glob('seed-*'))[0]}")
-    return read_info(run), WorldModel.load(run, device=device)
+    info = read_info(run)
+    roles = ("encoder", "predictor", "decoder") if info.decoder else ("encoder", "predictor")
+    if own := [role for role in roles if getattr(info.config, role) == "custom"]:
+        named = ", ".join(f"{role}=…" for role in own)
+        raise InputError(
+            f"{run} has a custom {' and '.join(own)}, which the command line cannot load; "
+            f'use Python: dwmr.WorldModel.load("{run}", {named})'
+        )
+    return info, WorldModel.load(run, device=device)
 
 
 def world_of(run: Path, info: RunInfo) -> World:
