@@ -29,9 +29,11 @@ def test_what_is_wrong_is_said(tmp_path):
     np.save(tmp_path / "float.npy", RGB / 255)
     np.save(tmp_path / "pickle.npy", np.array([{}], object))
     (tmp_path / "text.png").write_text("no image")
+    (tmp_path / "text.npy").write_text("no array")
     for name, fault in (
         ("nowhere.png", "does not exist"),
         ("text.png", "cannot be read as an image"),
+        ("text.npy", "cannot be read as an image: the magic string is not correct"),
         ("pickle.npy", "cannot be read as an image"),
         ("float.npy", r"holds float64 of shape \(3, 4, 6\)"),
     ):

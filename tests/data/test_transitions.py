@@ -330,6 +330,9 @@ def test_files_that_are_no_npz_are_refused(tmp_path):
         (tmp_path / "bad.npz").write_bytes(content)
         with pytest.raises(InputError, match=r"bad\.npz"):
             load_transitions(tmp_path / "bad.npz")
+    (tmp_path / "bad.npz").write_text("a text")
+    with pytest.raises(InputError, match=r"bad\.npz is not an \.npz archive; write one with numpy\.savez$"):
+        load_transitions(tmp_path / "bad.npz")
     with pytest.raises(InputError, match=r"absent\.npz does not exist"):
         load_transitions(tmp_path / "absent.npz")
 

@@ -23,7 +23,8 @@ def read_image(path: Path, shape: tuple[int, int, int]) -> np.ndarray:
     channels, height, width = shape
     try:
         if path.suffix == ".npy":
-            image = np.load(path, allow_pickle=False)
+            with open(path, "rb") as file:
+                image = np.lib.format.read_array(file, allow_pickle=False)
         else:
             with pillow().open(path) as opened:
                 image = np.asarray(opened.convert(MODES.get(channels, "RGB")))

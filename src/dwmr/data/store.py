@@ -24,6 +24,9 @@ FORMAT = "dwmr-arrays"
 VERSION = 1
 HEADER = "header.json"
 
+# How zip archives begin, the second if they are empty, and how single arrays do.
+_MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"\x93NUM")
+
 # What NumPy raises on truncated or damaged files, by experiment.
 _UNREADABLE = (ValueError, EOFError, OSError, tokenize.TokenError)
 
@@ -87,9 +90,14 @@ def load_npz(path: str | Path) -> dict[str, np.ndarray]:
     try:
         # Opened here because NumPy leaves the file open if it is not an archive.
         with open(path, "rb") as file:
+            if not file.read(len(_MAGIC[0])).startswith(_MAGIC):
+                raise InputError(f"{path} is not an .npz archive; write one with numpy.savez")
+            file.seek(0)
             archive = np.load(file, allow_pickle=False)
             if isinstance(archive, np.lib.npyio.NpzFile):
                 return {name: archive[name] for name in archive.files}
+    except InputError:
+        raise
     except (*_UNREADABLE, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(f"{path} is not a readable .npz archive: {error}") from error
     raise InputError(f"{path} holds a single array; expected an .npz archive with named arrays")
@@ -113,7 +121,7 @@ def _open_array(path: Path, entry: Mapping[str, Any]) -> np.ndarray:
     if not path.is_file():
         raise InputError(f"{path} is missing, but the header lists it")
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = np.lib.format.open_memmap(path, mode="r")  # np.load would suggest to unpickle other files
     except _UNREADABLE as error:
         raise InputError(f"{path} is truncated or not an array file: {error}") from error
     if list(array.shape) != list(entry["shape"]) or array.dtype.str != entry["dtype"]:
