@@ -172,6 +172,8 @@ def test_unknown_networks_and_devices():
     with pytest.raises(InputError, match="has a custom encoder: pass it as encoder="):
         build_model(preset("generic/dwmr", encoder="custom"), (1, 8, 8), 2, decoder=False)
     assert resolve_device("cpu").type == "cpu"
-    for name in ("quantum", "cuda:99"):
-        with pytest.raises(InputError, match=f"device '{name}' cannot be used here"):
+    for name in ("tpu", "meta", "cuda:one"):
+        with pytest.raises(InputError, match=f"unknown device '{name}'; name auto, cpu, cuda or cuda:N$"):
             resolve_device(name)
+    with pytest.raises(InputError, match="device 'cuda:99' cannot be used here"):
+        resolve_device("cuda:99")

@@ -140,6 +140,20 @@ def test_wrong_input_is_one_line(cli, planning_run, planning_data, images, words
     assert err.count("\n") == 1
 
 
+def test_the_helps_agree_on_data_and_levels(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    for command in ("plan", "plan-level", "plan-tasks", "train-heuristic"):
+        assert "Data from which the run is prepared the first time; by default the data of its" in shown(cli, command)
+    for command in ("plan-level", "export"):
+        assert "Which task of plan-tasks to take, counted from 0." in shown(cli, command)
+    assert "in at most 60 seconds." in shown(cli, "export")
+    assert "for a run of your own data, name that data with --data" in shown(cli, "train-heuristic")
+
+
+def shown(cli, command):
+    return " ".join(cli(command, "--help")[1].replace("│", " ").split())
+
+
 def test_a_run_with_networks_of_the_user_is_refused(cli, planning_run, planning_data, tmp_path):
     folder = tmp_path / "own"
     folder.mkdir()

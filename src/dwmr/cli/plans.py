@@ -45,7 +45,8 @@ from dwmr.worlds.registry import WORLDS, action_names, tasks_of
 
 STARTS = 20_000  # training frames that imagined walks begin from
 
-Data = Annotated[Path | None, typer.Option(help="Data to prepare the run from, needed once; default: its world's.")]
+DATA_HELP = "Data from which the run is prepared the first time; by default the data of its world."
+Data = Annotated[Path | None, typer.Option(help=DATA_HELP)]
 OnePlanner = Annotated[str, typer.Option(help=f"{', '.join(PLANNERS)}.")]
 Seconds = Annotated[float, typer.Option(help="Seconds a search may take.", min=0)]
 StripPath = Annotated[Path | None, typer.Option("--strip", help="Draw the plan: a PNG, and a GIF beside it.")]

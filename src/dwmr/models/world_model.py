@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -196,15 +197,13 @@ def resolve_device(name: str) -> torch.device:
     """``auto`` is the first CUDA device if there is one, else the CPU."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if not re.fullmatch(r"(cpu|cuda)(:[0-9]+)?", str(name)):
+        raise InputError(f"unknown device {name!r}; name auto, cpu, cuda or cuda:N")
     try:
         device = torch.device(name)
-        if device.type not in ("cpu", "cuda"):
-            raise InputError(f"device {name!r} is not supported; name auto, cpu, cuda or cuda:N")
         torch.empty(0, device=device)
         if device.type == "cuda" and device.index is not None:
             torch.cuda.set_device(device)  # where Triton's kernels and recorded steps run
-    except InputError:
-        raise
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from error
     return device
