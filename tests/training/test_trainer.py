@@ -372,7 +372,7 @@ def test_an_epoch_whose_warning_is_an_error_is_saved_all_the_same(tiny, tmp_path
         ({"config": TINY.replace(scheme="two_steps")}, "unknown scheme 'two_steps'; did you mean 'two_step'"),
         ({"config": TINY.replace(encoder="convv")}, "unknown encoder 'convv'"),
         ({"config": TINY.replace(batch_size=65)}, "64 transitions do not fill one minibatch of 65"),
-        ({"device": "quantum"}, "device 'quantum' cannot be used"),
+        ({"device": "quantum"}, "unknown device 'quantum'; name auto, cpu, cuda or cuda:N"),
         ({"encoder": nn.Flatten(0)}, r"encoder must return logits \(N, K\), got shape \(128,\)"),
         ({"tensorboard": True, "out": None}, "TensorBoard logging needs a run folder"),
     ],
