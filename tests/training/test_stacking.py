@@ -74,6 +74,13 @@ def test_what_cannot_be_mapped_over_runs_raises():
         Stack([Peeks(2, 2) for _ in range(2)])(torch.ones(2, 3, 2))
 
 
+def test_networks_of_several_types_are_refused_unchanged():
+    networks = [nn.Sequential(nn.Linear(2, 2).float(), nn.Linear(2, 2).double()) for _ in range(2)]
+    with pytest.raises(RuntimeError, match="several types of number"):
+        Stack(networks)
+    assert [parameter.dtype for parameter in networks[0].parameters()] == 2 * [torch.float32] + 2 * [torch.float64]
+
+
 def test_stacked_adam_is_adam_with_a_learning_rate_for_each_run():
     generator = torch.Generator().manual_seed(0)
     lr = torch.tensor([0.1, 0.01, 0.5])

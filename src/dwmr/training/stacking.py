@@ -58,6 +58,8 @@ def _share(tensors: Sequence[Sequence[Tensor]]) -> Tensor:
     """One tensor (S, P) that from now on holds the tensors of each of S runs."""
     if not tensors[0]:
         return torch.empty(len(tensors), 0)
+    if len({each.dtype for run in tensors for each in run}) > 1:
+        raise RuntimeError("the parameters of a network are of several types of number")
     flat = torch.stack([torch.cat([each.detach().reshape(-1) for each in run]) for run in tensors])
     for run, row in zip(tensors, flat, strict=True):
         for each, part in zip(run, row.split([each.numel() for each in run]), strict=True):
