@@ -187,6 +187,12 @@ def test_images_are_normalised_alike(shape, standardize):
     torch.testing.assert_close(found, normalize(images, mean, std, standardize=standardize), rtol=1e-5, atol=1e-6)
 
 
+def test_images_that_are_numbers_already_are_not_changed():
+    images = torch.full((2, 1, 4, 4), 255.0)
+    assert (normalize(images, torch.zeros(1), torch.ones(1), standardize=True) == 1).all()
+    assert (images == 255).all()
+
+
 @needs_compiler
 def test_several_runs_at_once_are_the_single_ones():
     networks = [shaken(ConvEncoder((1, 16, 16), 8, channels=(4, 8), poolings=1)) for _ in range(2)]

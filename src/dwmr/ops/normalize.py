@@ -19,7 +19,7 @@ def normalize(images: Tensor, mean: Tensor, std: Tensor, *, standardize: bool) -
 
 def reference(images: Tensor, mean: Tensor, std: Tensor, *, standardize: bool) -> Tensor:
     """`normalize` in plain PyTorch."""
-    scaled = images.to(mean.dtype).div_(255)
+    scaled = images.to(mean.dtype, copy=True).div_(255)
     return scaled.sub_(mean[:, None, None]).div_(std[:, None, None]) if standardize else scaled
 
 
