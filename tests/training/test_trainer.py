@@ -365,6 +365,16 @@ def test_an_epoch_whose_warning_is_an_error_is_saved_all_the_same(tiny, tmp_path
     assert epoch == done["epoch"]
 
 
+def test_a_warning_about_one_run_that_is_an_error_loses_no_epoch_of_another(tiny, tmp_path):
+    all_ones = Objective({"zeros": lambda codes, hyper: 1 - codes.probs.mean((-2, -1))}, weights={"zeros": 1.0})
+    config, folders = TINY.replace(epochs=50, lr=0.05), [tmp_path / "a", tmp_path / "b"]
+    job = trainer._Job(all_ones, tiny, None, torch.device("cpu"), False, False, None, None)
+    members = trainer._make_members(job, [config] * 2, [0, 1], folders, {}, ())
+    with pytest.raises(RuntimeWarning, match="collapsing"):
+        trainer._train_group(job, members)
+    assert len(read_metrics(folders[0])) == len(read_metrics(folders[1]))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

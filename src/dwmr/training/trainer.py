@@ -375,10 +375,12 @@ def _train_group(job: _Job, members: list[_Member]) -> None:
                 if member.failure is None:
                     record = {"epoch": epoch + 1, "hyper": value, **figures_of(figure, names)}
                     record |= {"seconds": seconds} if of_val is None else {"val": of_val, "seconds": seconds}
-                    _keep(member, record, updates * config.batch_size)
+                    _keep(member, record)
             alive = [member for member in members if member.failure is None]
             if not alive:
                 return
+            for member in alive:  # once all is saved, since a warning may be made an error
+                warn_if_collapsed(member.metrics[-1], member.config.bits, updates * config.batch_size)
             shown.describe(one_line(alive[0].metrics[-1]))
 
 
@@ -406,14 +408,13 @@ def _plans(members: Sequence[_Member], job: _Job, epoch: int) -> list[EpochPlan]
     ]
 
 
-def _keep(member: _Member, record: dict[str, Any], frames: int) -> None:
+def _keep(member: _Member, record: dict[str, Any]) -> None:
     """Save an epoch's record and checkpoint."""
     member.metrics.append(record)
     if member.folder is not None:
         save_epoch(member.folder, member.state.tensors(), record)
     if member.board is not None:
         log_tensorboard(member.board, record)
-    warn_if_collapsed(record, member.config.bits, frames)  # once all is saved, since a warning may be made an error
 
 
 def check_choices(
