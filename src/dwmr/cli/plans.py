@@ -296,10 +296,10 @@ def _check_part(path: Path, overwrite: bool) -> None:
 def _check_strip(strip: Path | None, overwrite: bool, inputs: list[Path | None]) -> None:
     if strip is not None and not strip.name:
         raise InputError(f"--strip names a file to write, got {str(strip)!r}")
-    if strip is not None and strip.suffix not in ("", ".png"):
-        raise InputError(f"--strip writes a PNG and a GIF beside it: name a file that ends in .png, got {str(strip)!r}")
     for path in strip_files(strip) if strip is not None else ():
         check_output(path, overwrite=overwrite, inputs=inputs)
+    if strip is not None and strip.suffix not in ("", ".png"):
+        raise InputError(f"--strip writes a PNG and a GIF beside it: name a file that ends in .png, got {str(strip)!r}")
 
 
 def _report(
