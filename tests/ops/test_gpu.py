@@ -72,8 +72,8 @@ def test_many_runs_are_the_single_runs(ice):
 
 
 def test_the_reference_is_one_run_after_the_other(ice, monkeypatch):
-    train_group, sizes = trainer._train_group, []
-    monkeypatch.setattr(trainer, "_train_group", lambda job, some: sizes.append(len(some)) or train_group(job, some))
+    train_group, sizes = trainer.train_group, []
+    monkeypatch.setattr(trainer, "train_group", lambda job, some: sizes.append(len(some)) or train_group(job, some))
     config = dwmr.preset("iceslider/dwmr", epochs=1, batch_size=64)
     dwmr.train_many(config, train=ice, seeds=[3, 5], device="cuda", fast="off", progress=False)
     assert sizes == [1, 1]

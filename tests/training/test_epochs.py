@@ -19,7 +19,7 @@ from dwmr.training.objectives import OBJECTIVES, Objective, objective_of
 from dwmr.training.schedules import values_at
 from dwmr.training.schemes import SCHEMES, mixed_two_step
 from dwmr.training.stacking import Stack
-from dwmr.training.trainer import _record_if_possible
+from dwmr.training.run_group import record_if_possible
 
 CPU = torch.device("cpu")
 EPOCHS = 2
@@ -306,7 +306,7 @@ def test_an_update_that_cannot_be_recorded_is_made_as_it_reads(ice, monkeypatch,
     monkeypatch.setattr(epochs, "capture", fails)
     runner, (plan, values) = single_runner(ice[:128])
     runner.recorded = True
-    _record_if_possible(runner, plan, values)
+    record_if_possible(runner, plan, values)
     assert "without recorded updates, which is slower" in caplog.text
     runner.start([plan], [values])
     for _ in range(len(plan)):

@@ -368,10 +368,10 @@ def test_an_epoch_whose_warning_is_an_error_is_saved_all_the_same(tiny, tmp_path
 def test_a_warning_about_one_run_that_is_an_error_loses_no_epoch_of_another(tiny, tmp_path):
     all_ones = Objective({"zeros": lambda codes, hyper: 1 - codes.probs.mean((-2, -1))}, weights={"zeros": 1.0})
     config, folders = TINY.replace(epochs=50, lr=0.05), [tmp_path / "a", tmp_path / "b"]
-    job = trainer._Job(all_ones, tiny, None, torch.device("cpu"), False, False, None, None)
+    job = trainer.Job(all_ones, tiny, None, torch.device("cpu"), False, False, None, None)
     members = trainer._make_members(job, [config] * 2, [0, 1], folders, {}, ())
     with pytest.raises(RuntimeWarning, match="collapsing"):
-        trainer._train_group(job, members)
+        trainer.train_group(job, members)
     assert len(read_metrics(folders[0])) == len(read_metrics(folders[1]))
 
 
@@ -474,9 +474,9 @@ class Counting(OwnEncoder):
 def test_runs_that_cannot_be_one_program_are_trained_side_by_side(tiny, encoder):
     own = {"encoder": encoder, "predictor": OwnPredictor}
     config = TINY.replace(encoder="custom", predictor="custom")
-    job = trainer._Job(OBJECTIVES["dwmr"], tiny, tiny, torch.device("cpu"), True, False, None, None)
+    job = trainer.Job(OBJECTIVES["dwmr"], tiny, tiny, torch.device("cpu"), True, False, None, None)
     members = trainer._make_members(job, [config] * 2, [3, 4], [None] * 2, own, tuple(own))
-    trainer._train_group(job, members)
+    trainer.train_group(job, members)
     for member in members:
         alone = train(config, train=tiny, val=tiny, seed=member.seed, device="cpu", **own)
         assert same(member.state.model, alone.model)

@@ -30,8 +30,8 @@ from dwmr.models.world_model import WorldModel
 from dwmr.training import losses
 from dwmr.training.learner import Learner, RunState
 from dwmr.training.objectives import OBJECTIVES
+from dwmr.training.run_group import MIN_UPDATES_FOR_KERNELS
 from dwmr.training.schedules import half_cosine
-from dwmr.training.trainer import MIN_UPDATES_FOR_KERNELS
 
 UNUSED = OBJECTIVES["dwmr"]  # a learner has an objective; the loss here is not one of its terms
 SCALES = tuple(float(scale) for scale in np.geomspace(0.02, 2, 41))

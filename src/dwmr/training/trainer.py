@@ -2,48 +2,33 @@
 
 from __future__ import annotations
 
-import logging
 import operator
-import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from dwmr import progress as progress_bars
-from dwmr.config import Config, Hyper
-from dwmr.data.batches import EpochPlan, Loader, continuations, plan_epoch
+from dwmr.config import Config
+from dwmr.data.batches import continuations
 from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError, TrainingDiverged, unknown
 from dwmr.models.decoders import DECODERS
 from dwmr.models.encoders import CELLS, ENCODERS
 from dwmr.models.predictors import PREDICTORS
-from dwmr.models.run_folder import create_run, info_of, read_run, reopen_run, save_epoch
+from dwmr.models.run_folder import create_run, info_of, read_run, reopen_run
 from dwmr.models.world_model import WorldModel, build_model, image_statistics, resolve_device
 from dwmr.training.epoch_records import (
-    failure_of,
-    figures_of,
-    log_tensorboard,
-    one_line,
     tensorboard_writer,
-    warn_if_collapsed,
 )
-from dwmr.training.epochs import EpochRunner, new_hyper
-from dwmr.training.learner import Learner, RunState
+from dwmr.training.learner import RunState
 from dwmr.training.objectives import OBJECTIVES, Objective, objective_of, shared_objective
-from dwmr.training.schedules import values_at
-from dwmr.training.schemes import SCHEMES, mixed_two_step
+from dwmr.training.run_group import Job, Member, train_group
+from dwmr.training.schemes import SCHEMES
 from dwmr.training.slow_features import init_from_slow_features
 from dwmr.training.stacking import own_memory
-
-log = logging.getLogger("dwmr")
-
-MIN_UPDATES_FOR_KERNELS = 100  # shorter runs on a CPU do not save the seconds that compiling the kernels takes
 
 Network = nn.Module | Callable[[], nn.Module]
 
@@ -57,35 +42,6 @@ class Run:
     seed: int
     path: Path | None
     metrics: list[dict[str, Any]] = field(default_factory=list)
-
-
-@dataclass
-class _Member:
-    """A run in training: what it is, and how far it has come."""
-
-    config: Config
-    seed: int
-    state: RunState
-    lr: Tensor
-    folder: Path | None
-    done: int = 0
-    metrics: list[dict[str, Any]] = field(default_factory=list)
-    failure: TrainingDiverged | None = None
-    board: Any = None
-
-
-@dataclass(frozen=True)
-class _Job:
-    """What all runs of one call share."""
-
-    objective: Objective
-    train: Transitions
-    val: Transitions | None
-    device: torch.device
-    fast: bool
-    progress: bool | None
-    proceed: Callable[[int], bool] | None
-    writer: Any
 
 
 def train(
@@ -200,7 +156,7 @@ def train_many(
     cells = CELLS[configs[0].encoder](train.image_shape) if configs[0].by_cell else 1
     family = objective or shared_objective(configs, cells)
     writer = tensorboard_writer() if tensorboard else None
-    job = _Job(family, train, val, where, fast == "auto", progress, proceed, writer)
+    job = Job(family, train, val, where, fast == "auto", progress, proceed, writer)
     parts = (*own, *(["objective"] if objective else []))
     members = _make_members(job, configs, [operator.index(seed) for seed in seeds], folders, own, parts)
     # Runs that were stopped after the same epoch go on together on a GPU; a CPU trains one after the other, as does the
@@ -209,7 +165,7 @@ def train_many(
         group = [member for member in members if member.done == done]
         for some in [group] if where.type == "cuda" and job.fast else [[member] for member in group]:
             if done < some[0].config.epochs:
-                _train_group(job, some)
+                train_group(job, some)
     for member in members:
         member.state.model.eval().zero_grad(set_to_none=True)  # gradients would keep a recorded update's memory
         if len(members) > 1:
@@ -221,13 +177,13 @@ def train_many(
 
 
 def _make_members(
-    job: _Job,
+    job: Job,
     configs: Sequence[Config],
     seeds: Sequence[int],
     folders: Sequence[Path | None],
     own: Mapping[str, Network],
     own_parts: tuple[str, ...],
-) -> list[_Member]:
+) -> list[Member]:
     """The runs as they begin or go on. Their folders are written only when none of them can be refused any more."""
     train, decoder = job.train, job.objective.decoder
     statistics = image_statistics(train.obs) if configs[0].standardize else None
@@ -242,7 +198,7 @@ def _make_members(
         if config.init_from_slow_features and not going_on:
             init_from_slow_features(model, train)
         lr = torch.zeros((), device=job.device)
-        member = _Member(config, seed, RunState(model, lr), lr, folder)
+        member = Member(config, seed, RunState(model, lr), lr, folder)
         info = info_of(config, seed, train, decoder=decoder, own_parts=own_parts, data=data)
         if folder is not None and going_on:
             tensors, member.done, member.metrics = read_run(folder, info)
@@ -256,165 +212,6 @@ def _make_members(
         elif member.folder is not None:
             create_run(member.folder, info, member.state.tensors())
     return members
-
-
-def _loader(job: _Job, member: _Member) -> Loader:
-    config, model = member.config, member.state.model
-    return Loader(
-        job.train,
-        job.device,
-        model.normalize,
-        dtype=model.mean.dtype,
-        two_views=config.two_views,
-        steps=config.steps,
-    )
-
-
-def _runner(job: _Job, members: Sequence[_Member], loader: Loader) -> EpochRunner:
-    """One runner for these runs: their own modules if there is one, else all of them as one program."""
-    config = members[0].config
-    hyper = new_hyper(job.device, len(members))
-    lr = hyper.lr
-    if len(members) == 1:
-        hyper = Hyper(**{**vars(hyper), "lr": members[0].lr})
-        lr = members[0].lr
-    scheme = SCHEMES[config.scheme]
-    names = [member.config.scheme for member in members]
-    if len(set(names)) > 1:
-        scheme = mixed_two_step(torch.tensor([name == "two_step_st" for name in names], device=job.device))
-    updates = config.epochs * (len(job.train) // config.batch_size)
-    fast = job.fast and (job.device.type == "cuda" or updates >= MIN_UPDATES_FOR_KERNELS)
-    learner = Learner(
-        [member.state for member in members],
-        job.objective,
-        lr,  # type: ignore[arg-type]
-        noisy_predictor=config.noisy_predictor,
-    )
-    return EpochRunner(learner, scheme, loader, hyper, fast=fast)
-
-
-def _runners(
-    job: _Job, members: Sequence[_Member], plans: Sequence[EpochPlan], values: Sequence[dict[str, float]]
-) -> list[EpochRunner]:
-    """Runners ready for `EpochRunner.start`: one for all runs if their networks allow it, else one for each."""
-    loader = _loader(job, members[0])
-    if len(members) > 1 and (together := _one_program(job, members, loader, plans, values)):
-        return [together]
-    runners = [_runner(job, [member], loader.sharing_data()) for member in members]
-    for runner, plan, value in zip(runners, plans, values, strict=True):
-        if runner.recorded:
-            _record_if_possible(runner, plan, value)
-    return runners
-
-
-def _one_program(
-    job: _Job,
-    members: Sequence[_Member],
-    loader: Loader,
-    plans: Sequence[EpochPlan],
-    values: Sequence[dict[str, float]],
-) -> EpochRunner | None:
-    """One runner for all runs, or None if their networks or the objective do not allow it."""
-    try:
-        runner = _runner(job, members, loader)
-        runner.start(plans, values)
-        runner.prepare()
-        return runner
-    except Exception as error:  # a fault of the networks themselves is raised again by the runs alone
-        log.info("training the runs side by side, because they cannot be one program: %s", error)
-        return None
-
-
-def _record_if_possible(runner: EpochRunner, plan: EpochPlan, value: dict[str, float]) -> None:
-    runner.start([plan], [value])
-    try:
-        runner.prepare()
-    except RuntimeError as error:
-        log.warning("training without recorded updates, which is slower, because recording one failed: %s", error)
-        runner.recorded = False
-
-
-def _train_group(job: _Job, members: list[_Member]) -> None:
-    """Train runs that have the same epochs behind them to the end, or until told not to proceed."""
-    config, done = members[0].config, members[0].done
-    names = list(job.objective.terms)
-    updates = len(job.train) // config.batch_size
-    who = f"seed {members[0].seed}" if len(members) == 1 else f"{len(members)} seeds"
-    runners: list[EpochRunner] = []
-    with ExitStack() as stack:
-        for member in members:
-            if job.writer and member.folder:
-                member.board = stack.enter_context(job.writer(str(member.folder / "tensorboard")))
-        bar = progress_bars.bar(f"{config.name} {who}", config.epochs * updates, done=done * updates, show=job.progress)
-        shown = stack.enter_context(bar)
-        ahead = stack.enter_context(ThreadPoolExecutor(1))
-        drawn = ahead.submit(_plans, members, job, done)
-        for epoch in range(done, config.epochs):
-            if job.proceed is not None and not job.proceed(len(members)):
-                return
-            started = time.perf_counter()
-            values = [values_at(member.config, epoch) for member in members]
-            plans = drawn.result()
-            drawn = ahead.submit(_plans, members, job, epoch + 1)  # while this epoch runs
-            if not runners:
-                runners = _runners(job, members, plans, values)
-                log.info("%s", " and ".join(runner.description for runner in runners))
-            _start(runners, plans, values)
-            for _ in range(updates):
-                for runner in runners:
-                    runner.step()
-                shown.advance(1)
-            figures = [each for runner in runners for each in runner.figures()]
-            agreed: Sequence[dict[str, float] | None] = [None] * len(members)
-            if job.val is not None:
-                agreed = [each for runner in runners for each in runner.agreement(job.val)]
-            seconds = round(time.perf_counter() - started, 3)
-            for member, value, figure, of_val in zip(members, values, figures, agreed, strict=True):
-                if member.failure is None:
-                    member.failure = failure_of(figure, names, epoch)
-                if member.failure is None:
-                    record = {"epoch": epoch + 1, "hyper": value, **figures_of(figure, names)}
-                    record |= {"seconds": seconds} if of_val is None else {"val": of_val, "seconds": seconds}
-                    _keep(member, record)
-            alive = [member for member in members if member.failure is None]
-            if not alive:
-                return
-            for member in alive:  # once all is saved, since a warning may be made an error
-                warn_if_collapsed(member.metrics[-1], member.config.bits, updates * config.batch_size)
-            shown.describe(one_line(alive[0].metrics[-1]))
-
-
-def _start(runners: Sequence[EpochRunner], plans: Sequence[EpochPlan], values: Sequence[dict[str, float]]) -> None:
-    first = 0
-    for runner in runners:
-        last = first + len(runner.learner.runs)
-        runner.start(plans[first:last], values[first:last])
-        first = last
-
-
-def _plans(members: Sequence[_Member], job: _Job, epoch: int) -> list[EpochPlan]:
-    """What is random in an epoch of each run."""
-    return [
-        plan_epoch(
-            member.seed,
-            epoch,
-            len(job.train),
-            member.config.batch_size,
-            member.config.bits,
-            noise=job.objective.noise,
-            triplets=member.config.triplets,
-        )
-        for member in members
-    ]
-
-
-def _keep(member: _Member, record: dict[str, Any]) -> None:
-    """Save an epoch's record and checkpoint."""
-    member.metrics.append(record)
-    if member.folder is not None:
-        save_epoch(member.folder, member.state.tensors(), record)
-    if member.board is not None:
-        log_tensorboard(member.board, record)
 
 
 def check_choices(
