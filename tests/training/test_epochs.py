@@ -16,10 +16,10 @@ from dwmr.training import epochs
 from dwmr.training.epochs import EpochRunner, new_hyper
 from dwmr.training.learner import Learner, RunState
 from dwmr.training.objectives import OBJECTIVES, Objective, objective_of
+from dwmr.training.run_group import record_if_possible
 from dwmr.training.schedules import values_at
 from dwmr.training.schemes import SCHEMES, mixed_two_step
 from dwmr.training.stacking import Stack
-from dwmr.training.run_group import record_if_possible
 
 CPU = torch.device("cpu")
 EPOCHS = 2
@@ -278,25 +278,6 @@ def single_runner(data) -> tuple[EpochRunner, tuple]:
     learner = Learner([RunState(model, hyper.lr)], OBJECTIVES["dwmr"], hyper.lr)
     runner = EpochRunner(learner, SCHEMES["two_step"], Loader(data, CPU, model.normalize), hyper, fast=False)
     return runner, (plan_of(config, 0, 0, len(data)), values_at(config, 0))
-
-
-def test_recorded_updates_wait_for_all_that_an_epoch_begins_with(ice, monkeypatch):
-    """They have a stream of their own, which waits for nothing by itself."""
-    runner, (plan, values) = single_runner(ice[:128])
-    runner.start([plan], [values])
-    for _ in range(len(plan)):
-        runner.step()
-
-    class Stream:
-        def wait_stream(self, other):
-            assert other == "current"
-            self.counter, self.figures = int(runner.counter), float(runner.terms.abs().sum() + runner.ones.sum())
-
-    assert int(runner.counter) == len(plan)
-    runner.stream = Stream()
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda: "current")
-    runner.start([plan], [values])
-    assert (runner.stream.counter, runner.stream.figures) == (0, 0.0)
 
 
 def test_an_update_that_cannot_be_recorded_is_made_as_it_reads(ice, monkeypatch, caplog):

@@ -61,7 +61,6 @@ class EpochRunner:
         self.device = loader.device
         self.recorded = fast and self.device.type == "cuda"
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.stream = torch.cuda.Stream() if self.recorded else None
         self.counter = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.terms = self.ones = self.flips = torch.empty(0)
         self.val: tuple[Transitions, list[Tensor]] | None = None
@@ -86,8 +85,6 @@ class EpochRunner:
             self.flips = torch.zeros(runs, device=self.device)
         for buffer in (self.counter, self.terms, self.ones, self.flips):
             buffer.zero_()
-        if self.stream is not None:  # a stream of its own does not wait for what was begun on another
-            self.stream.wait_stream(torch.cuda.current_stream())
         self.learner.train()
 
     def prepare(self) -> None:
@@ -108,13 +105,10 @@ class EpochRunner:
         if self.graph is None:
             self._update()
             return
-        with torch.cuda.stream(self.stream):
-            self.graph.replay()
+        self.graph.replay()
 
     def figures(self) -> list[EpochFigures]:
         """What each run did since `start`."""
-        if self.stream is not None:
-            self.stream.synchronize()
         updates = len(self.terms)
         terms, ones, flips = self.terms.cpu(), (self.ones / updates).cpu(), (self.flips / updates).cpu()
         runs = self.learner.runs
