@@ -66,27 +66,6 @@ def test_train_then_evaluate_with_every_promised_figure(cli, data, tmp_path):
     assert set(figures["rollout"]["1"]) == {"bits", "exact", "f1"} | compared
     assert "<html" in page.read_text()
     assert "Reliability" in page.read_text()
-    assert not any("repair" in name for name in (*figures, *figures["codes"]))
-
-
-def test_repaired_figures_stand_beside_the_others(cli, data, trained, monkeypatch):
-    monkeypatch.setattr("dwmr.evaluation.probes.MIN_UPDATES", 1)
-    words = ["evaluate", trained, "--data", data, "--horizon", 1]
-    _, plain, _ = cli(*words, "--json")
-    status, out, _ = cli(*words, "--json", "--repair")
-    assert status == 0
-    plain, figures = json.loads(plain), json.loads(out)
-    assert figures["repair"]["tier"] == "J"
-    assert "next_obs[t], obs[t+1]" in figures["repair"]["uses"]
-    for name in ("encoding", "imagination"):
-        assert set(figures[f"{name}_repaired"]) == set(figures[name])
-        assert figures[name] == plain[name]
-    added = {"exact_next_repaired", "same_code_repaired"}
-    assert set(figures["codes"]) == set(plain["codes"]) | added
-    status, out, _ = cli(*words, "--repair")
-    assert status == 0
-    assert "encoding, repaired" in out
-    assert "Repaired codes (tier J) use both frames of a state" in out
 
 
 def test_a_distilled_run_is_a_run_like_any_other(cli, data, trained, tmp_path):

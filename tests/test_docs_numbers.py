@@ -260,8 +260,6 @@ def test_repair(model):
     def wanted(*names: str) -> list[float]:
         return [mean(run[name + ending] for run in runs) for name in names for ending in ("", "_repaired")]
 
-    boards = ("board_encoding", "board_imagination", "same_code", "exact_next")
-    shows(table("docs/howto/check-trust.md", "mean of ten test runs, plain → repaired")[model], wanted(*boards))
     every = ("encoding", "board_encoding", "imagination", "board_imagination", "same_code", "exact_next")
     shows(table("docs/log.md", "ten test runs, plain → repaired")[model], wanted(*every))
 

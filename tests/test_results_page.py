@@ -5,7 +5,7 @@ import json
 import pytest
 
 from experiments.reproduce.catalog import find_table, table_names
-from experiments.reproduce.page import json_files, read_repaired
+from experiments.reproduce.page import json_files
 from experiments.reproduce.render import STALE, latex, markdown
 from experiments.reproduce.store import read_table
 from tests.documents import ROOT
@@ -23,7 +23,7 @@ def unmarked(page: str) -> list[str]:
 def test_the_tables_are_what_the_committed_runs_give(name):
     table = find_table(name)
     results = read_table(RESULTS, table)
-    files = json_files(table, results, read_repaired(RESULTS, table))
+    files = json_files(table, results)
     there = [path for path in (RESULTS / f"{name}.json", RESULTS / f"{name}_rows.json") if path.exists()]
     assert {path.name: json.loads(path.read_text(encoding="utf-8")) for path in there} == files
     for ending, content in ((".tex", latex(table, results)), (".md", markdown(table, results, f"{name}.svg"))):

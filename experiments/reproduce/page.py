@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from dwmr.files import atomic_write_json, atomic_write_text, check_output
 from experiments.reproduce.cells import PARTS, Table
 from experiments.reproduce.plots import save_plot
 from experiments.reproduce.render import latex, markdown
-from experiments.reproduce.store import Results, difference, read_table
+from experiments.reproduce.store import Results, read_table
 
 log = logging.getLogger("dwmr")
 Figures = dict[str, dict[str, list[float | None]]]  # by benchmark and name: a figure of each finished run
@@ -28,7 +27,7 @@ def check_tables(table: Table, out: Path) -> None:
 def write_table(table: Table, out: Path) -> Results:
     """Write a table's files from the stored runs."""
     results = read_table(out, table)
-    files = json_files(table, results, read_repaired(out, table))
+    files = json_files(table, results)
     if not files:
         return results
     plot = out / f"{table.name}.svg"
@@ -43,11 +42,11 @@ def write_table(table: Table, out: Path) -> Results:
     return results
 
 
-def json_files(table: Table, results: Results, repaired: Figures) -> dict[str, dict[str, Any]]:
+def json_files(table: Table, results: Results) -> dict[str, dict[str, Any]]:
     """The content of a table's JSON files, by name: {row: {benchmark: {"encoding": [of each run], …}}}.
 
-    If the table has a headline row, its figures stand alone in ``NAME.json``, with ``repaired`` beside them, and all
-    rows are in ``NAME_rows.json``. Cells of a wide table that are the same runs as an earlier cell are left out.
+    If the table has a headline row, its figures stand alone in ``NAME.json``, and all rows are in ``NAME_rows.json``.
+    Cells of a wide table that are the same runs as an earlier cell are left out.
     """
     paths = table.wide or {part: (part, table.figure) for part in PARTS}
     rows: dict[str, Figures] = {}
@@ -58,25 +57,8 @@ def json_files(table: Table, results: Results, repaired: Figures) -> dict[str, d
             rows.setdefault(row, {})[benchmark] = {name: cell.listed(*path) for name, path in paths.items()}
     if table.headline is None:
         return {f"{table.name}.json": rows} if rows else {}
-    headline = rows.get(table.headline, {})
     files: dict[str, dict[str, Any]] = {
-        f"{table.name}.json": {name: values | repaired.get(name, {}) for name, values in headline.items()},
+        f"{table.name}.json": rows.get(table.headline, {}),
         f"{table.name}_rows.json": rows,
     }
     return {name: content for name, content in files.items() if content}
-
-
-def read_repaired(out: Path, table: Table) -> Figures:
-    """What `experiments/repaired.py` found for the headline row, if it was made with the present configuration."""
-    path = out / "repaired.json"
-    if table.headline is None or not path.exists():
-        return {}
-    stored = json.loads(path.read_text(encoding="utf-8"))
-    found: Figures = {}
-    for cell in table.choose([table.headline]):
-        entry = stored.get(cell.key, {"runs": {}})
-        runs = [entry["runs"][seed] for seed in sorted(entry["runs"], key=int)]
-        if runs and difference(entry["config"], cell.config) is None:
-            names = [name for name in (f"{figure}_repaired" for figure in table.wide) if name in runs[0]]
-            found[cell.benchmark] = {name: [run[name] for run in runs] for name in names}
-    return found

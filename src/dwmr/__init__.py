@@ -11,7 +11,6 @@ from dwmr.data.transitions import Rollouts, Splits, Transitions, load_rollouts, 
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.evaluation.certificate import certify
 from dwmr.evaluation.evaluate import evaluate
-from dwmr.evaluation.repair import Repair
 from dwmr.models.world_model import WorldModel
 from dwmr.presets import preset
 from dwmr.training import losses, objectives
@@ -24,7 +23,6 @@ __all__ = [
     "Config",
     "InputError",
     "Objective",
-    "Repair",
     "Rollouts",
     "Run",
     "Splits",

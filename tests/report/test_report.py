@@ -47,10 +47,10 @@ def runs(data, tmp_path_factory):
     return find
 
 
-def report(run, train, test, path, repair=False, **options):
+def report(run, train, test, path, **options):
     model = dwmr.WorldModel.load(run, device="cpu")
     rollout = make_rollouts("iceslider", 4)
-    (evaluation,) = evaluate_many([model], train=train, test=test, rollout=rollout, horizon=10, repair=repair)
+    (evaluation,) = evaluate_many([model], train=train, test=test, rollout=rollout, horizon=10)
     parts = {"model": model, "info": read_info(run), "metrics": read_metrics(run), "test": test}
     write_report(path, evaluation=evaluation, **(parts | options))
     return path.read_text()
@@ -102,13 +102,6 @@ def test_without_labels_the_other_sections_remain(data, runs, tmp_path):
     assert page.count('class="card"') == 6
     again = report(runs("dwmr"), *map(unlabelled, data), tmp_path / "again.html")
     assert again == page
-
-
-def test_repaired_codes_are_among_the_board_scores(data, runs, tmp_path):
-    page = report(runs("dwmr"), *data, tmp_path / "r.html", repair=True)
-    assert page.count(", repaired codes") == 2
-    assert "Repaired codes use more than one frame: both frames of a state" in page
-    assert ", repaired codes" not in report(runs("dwmr"), *data, tmp_path / "plain.html")
 
 
 def test_reliability_and_the_references_of_roll_outs(data, runs, tmp_path):

@@ -42,7 +42,6 @@ MAX_LEVELS = 250
         "dwmr evaluate runs/ice",
         "dwmr evaluate runs/ice --data data/iceslider --split val --json",
         "dwmr evaluate runs/ice --report report.html",
-        "dwmr evaluate runs/noisy --repair",
     )
 )
 def evaluate(
@@ -51,9 +50,6 @@ def evaluate(
     split: Split = "test",
     horizon: Horizon = 1000,
     report: Annotated[Path | None, typer.Option(help="Also write an HTML page to this file.")] = None,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Also score codes corrected with other frames of their episode.")
-    ] = False,
     overwrite: Overwrite = False,
     seed: Seed = 0,
     device: Device = "auto",
@@ -83,7 +79,6 @@ def evaluate(
         horizon=horizon,
         seed=seed,
         intervals=True,
-        repair=repair,
     )
     if report is not None:
         from dwmr.report.page import write_report
@@ -102,8 +97,6 @@ def evaluate(
         return
     for table in tables.evaluation(evaluation.figures):
         out.print(table)
-    if repair:
-        say(f"Repaired codes (tier J) use {evaluation.figures['repair']['uses']}.")
     if report is not None:
         say(f"Report: {report}")
 

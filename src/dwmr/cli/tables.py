@@ -41,9 +41,6 @@ def evaluation(figures: dict[str, Any]) -> list[Table]:
             "copy": figures["baselines"]["copy"],
             "majority": figures["baselines"]["majority"],
         }
-        for name in ("encoding", "imagination"):
-            if f"{name}_repaired" in figures:
-                rows[f"{name}, repaired"] = figures[f"{name}_repaired"]
         for row, scores in list(rows.items()):
             rows |= {f"{row}: {group}": each for group, each in scores.get("groups", {}).items()}
         found.append(_table("Board scores of a linear probe, in percent", SCORE_TITLES, rows))

@@ -13,15 +13,13 @@ from torch import Tensor
 
 from dwmr.data.transitions import Rollouts, Transitions
 from dwmr.errors import InputError
-from dwmr.evaluation.codes import code_health, confusions, same_state_codes, shared_dimensions, to_numpy
+from dwmr.evaluation.codes import code_health, confusions, shared_dimensions, to_numpy
 from dwmr.evaluation.intervals import board_intervals, independent_units
 from dwmr.evaluation.metrics import board_scores
 from dwmr.evaluation.probes import Probe, fit_probes
-from dwmr.evaluation.repair import Repair
 from dwmr.evaluation.rollouts import rollout_scores
 from dwmr.models.world_model import WorldModel
 
-MAX_REPAIR_TRANSITIONS = 10_000  # training transitions from which repair estimates the predictor's errors
 SINGLE = ""  # the name of the only group if labels are a single array
 
 
@@ -72,7 +70,6 @@ def evaluate(
     horizon: int = 1000,
     seed: int = 0,
     intervals: bool = False,
-    repair: bool = False,
 ) -> dict[str, Any]:
     """Evaluate a model on ``test``; shares are in percent. Without labels, only the label-free figures are returned.
 
@@ -88,8 +85,6 @@ def evaluate(
                            `codes.code_health`
     intervals              with ``intervals``: 95% bootstrap intervals [low, high] of encoding and imagination,
                            resampled over levels, episodes, or pieces of long episodes
-    …_repaired             with ``repair``: encoding, imagination and, under codes, exact_next and same_code from codes
-                           corrected by `dwmr.Repair`; ``repair`` names the information that this uses
 
     Args:
         train: transitions on which the probe is fitted
@@ -99,10 +94,10 @@ def evaluate(
         seed: seed of the probe and of the bootstrap
 
     Raises:
-        InputError: the data does not fit the model, or ``repair`` is set and the data has no episodes.
+        InputError: the data does not fit the model.
     """
     return evaluate_many(
-        [model], train=train, test=test, rollout=rollout, horizon=horizon, seed=seed, intervals=intervals, repair=repair
+        [model], train=train, test=test, rollout=rollout, horizon=horizon, seed=seed, intervals=intervals
     )[0].figures
 
 
@@ -115,10 +110,9 @@ def evaluate_many(
     horizon: int = 1000,
     seed: int = 0,
     intervals: bool = False,
-    repair: bool = False,
 ) -> list[Evaluation]:
     """`evaluate` several models of the same shape on the same data; their probes are fitted together."""
-    _check(models, train, test, repair)
+    _check(models, train, test)
     groups = _label_groups(train, test)
     probes = _fit_probes(models, train, groups, seed)
     baselines = _merge_groups({name: _baselines(labels) for name, labels in groups.items()})
@@ -140,9 +134,6 @@ def evaluate_many(
                 figures["intervals"] = _merge_groups(bounds, mean=False) | {"units": int(units.max()) + 1}
             health |= confusions(to_numpy(codes), np.concatenate([labels.before for labels in groups.values()], axis=1))
         figures["codes"] = health
-        if repair:
-            figures |= _repaired(model, train, test, probe_of, groups)
-            health |= figures.pop("codes_repaired")
         probe = probe_of.get(SINGLE)
         if rollout is not None:
             figures["rollout"] = rollout_scores(model, rollout, probe, horizon)
@@ -180,7 +171,7 @@ def imagination_scores(
     return results
 
 
-def _check(models: Sequence[WorldModel], train: Transitions, test: Transitions, repair: bool) -> None:
+def _check(models: Sequence[WorldModel], train: Transitions, test: Transitions) -> None:
     first = models[0]
     if len({(model.bits, model.probe, model.image_shape, model.n_actions) for model in models}) > 1:
         raise InputError("models evaluated together must agree in bits, probe, image shape and number of actions")
@@ -190,8 +181,6 @@ def _check(models: Sequence[WorldModel], train: Transitions, test: Transitions, 
                 f"the model expects images {first.image_shape} and {first.n_actions} actions, but {name} has "
                 f"{part.image_shape} and {part.n_actions}"
             )
-        if repair and (part.episode is None or not len(part.same_state_pairs()[0])):
-            raise InputError(f"repair needs episodes, but {name} does not say which transitions follow each other")
 
 
 def _label_groups(train: Transitions, test: Transitions) -> dict[str, _Labels]:
@@ -255,32 +244,6 @@ def _baselines(labels: _Labels) -> dict[str, Any]:
     majority = np.array([count.argmax() for count in counts])
     guesses = {"copy": labels.before, "majority": np.broadcast_to(majority, labels.after.shape)}
     return {name: labels.scores(guess, guess)["imagination"] for name, guess in guesses.items()}
-
-
-def _repaired(
-    model: WorldModel,
-    train: Transitions,
-    test: Transitions,
-    probe_of: Mapping[str, Probe],
-    groups: Mapping[str, _Labels],
-) -> dict[str, Any]:
-    """The figures from repaired codes, and what repair uses."""
-    repair = Repair.measured(model, train[:MAX_REPAIR_TRANSITIONS])
-    repaired = repair.transitions(test)
-    predicted = model.predict(repaired.before, np.asarray(test.actions))
-    first, second = same_state_codes(to_numpy(repaired.before), to_numpy(repaired.after), test.episode)
-    figures: dict[str, Any] = {
-        "repair": repair.about,
-        "codes_repaired": {
-            "exact_next_repaired": 100 * float((predicted == repaired.after).all(1).float().mean()),
-            "same_code_repaired": 100 * float((first == second).all(1).mean()) if len(first) else None,
-        },
-    }
-    boards = {
-        name: labels.scores(probe_of[name].read(repaired.codes), probe_of[name].read(repaired.predicted))
-        for name, labels in groups.items()
-    }
-    return figures | {f"{name}_repaired": scores for name, scores in _merge_groups(boards).items()}
 
 
 def _on_device(images: np.ndarray, model: WorldModel) -> np.ndarray | Tensor:

@@ -42,8 +42,6 @@ HEALTH = {
     "same_bits": "% of bits that agree between two frames of one state",
     "state_share": "% of a bit's variance that comes from the state, not from how it is drawn; 100 is best",
     "state_share_min": "the same for the worst bit",
-    "exact_next_repaired": "exact_next of repaired codes",
-    "same_code_repaired": "same_code of repaired codes",
     "collisions": "% of frames whose code also stands for another board; 0 is best",
     "splits": "% of frames whose board also has another code; 0 is best",
 }
@@ -96,9 +94,6 @@ def board_scores(scores: Mapping[str, Any]) -> Section:
         "baseline: the board does not change": copied,
         "baseline: each cell's most frequent label": scores["baselines"]["majority"],
     }
-    if "repair" in scores:
-        how += f" Repaired codes use more than one frame: {scores['repair']['uses']}."
-        rows |= {f"{part}, repaired codes": scores[f"{part}_repaired"] for part in ("encoding", "imagination")}
     cells = [[name, *(number(row[score]) for score in SCORE_TITLES)] for name, row in rows.items()]
     return Section("scores", "Board scores", how, table(["", *SCORE_TITLES.values()], cells))
 

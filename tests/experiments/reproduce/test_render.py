@@ -8,7 +8,6 @@ import re
 import pytest
 
 from dwmr.errors import InputError
-from dwmr.presets import preset
 from dwmr.provenance import code_digest
 from experiments.reproduce import claims, render
 from experiments.reproduce.catalog import find_table
@@ -157,25 +156,6 @@ def test_the_files_of_a_table(tmp_path):
     written = (tmp_path / "table1.svg").read_bytes()
     write_table(TABLE1, tmp_path)
     assert (tmp_path / "table1.svg").read_bytes() == written
-
-
-def test_figures_with_repair_stand_beside_the_headlines(tmp_path):
-    store(tmp_path, STRONG, "strong", "iceslider-noisy", [90.0, 92.0])
-    store(tmp_path, STRONG, "strong", "8puzzle-noisy", [95.0])
-    runs = {seed: {"encoding": 1.0, "encoding_repaired": 90.0 + int(seed), "uses": "votes"} for seed in ("10", "9")}
-    repaired = {
-        "iceslider-noisy/strong": {"config": preset("iceslider-noisy/strong").to_dict(), "runs": runs},
-        "8puzzle-noisy/strong": {"config": preset("8puzzle-noisy/strong", lr=0.1).to_dict(), "runs": runs},
-        "8puzzle/strong": {"config": preset("8puzzle/strong").to_dict(), "runs": runs},
-    }
-    (tmp_path / "repaired.json").write_text(json.dumps(repaired))
-    write_table(STRONG, tmp_path)
-    headline, rows = (json.loads((tmp_path / name).read_text()) for name in ("strong.json", "strong_rows.json"))
-    assert list(headline) == ["8puzzle-noisy", "iceslider-noisy"]  # those with runs
-    figures = headline["iceslider-noisy"]
-    assert figures["encoding"] == [90.0, 92.0]
-    assert figures.pop("encoding_repaired") == [99.0, 100.0]
-    assert rows == {"strong": headline}  # the others' were made with other values
 
 
 def test_constant_codes_are_counted_and_what_they_lack_is_null(tmp_path):
