@@ -12,6 +12,7 @@ import dwmr
 from dwmr.cli import app
 from dwmr.config import Config, option_names, parse_option
 from dwmr.presets import PRESETS
+from dwmr.worlds.registry import ENVIRONMENTS, WORLDS
 from tests.documents import PAGES, ROOT, commands, read
 
 COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
@@ -58,6 +59,18 @@ def test_paragraphs_are_short_and_tables_narrow(name):
 def test_every_page_is_in_the_navigation():
     listed = set(re.findall(r"[\w/-]+\.md", read("mkdocs.yml")))
     assert listed == {str(page.relative_to(ROOT / "docs")) for page in PAGES if (ROOT / "docs") in page.parents}
+
+
+def test_every_world_is_on_its_page():
+    rows = [[cell.strip() for cell in line.split("|")] for line in read("docs/reference/worlds.md").splitlines()]
+    listed = {row[1].strip("`"): row[2:-1] for row in rows if row[1:2] and row[1].startswith("`")}
+    assert set(listed) == {name for name in WORLDS if not name.endswith("-noisy")}
+    for name, (environment, images, actions, *_, sizes) in listed.items():
+        world = WORLDS[name]
+        assert ENVIRONMENTS[environment.strip("`").removeprefix("dwmr/")] is type(world)
+        assert images == "×".join(map(str, world.image_shape))
+        assert actions == str(len(world.action_names))
+        assert sizes == " / ".join(f"{world.sizes[split]:,}" for split in ("train", "val", "test"))
 
 
 @pytest.mark.parametrize(("page", "command"), sorted(set(commands())))

@@ -25,10 +25,11 @@ GAMES = {"iceslider": IceSlider(min_solution=1), "iceslider-noisy": IceSlider(mi
 NOISY = ("8puzzle-noisy", "iceslider-noisy")
 COUNTS = {"train": 400, "val": 80, "test": 80}
 FIRST_LEVEL = {"train": 0, "val": 1000, "test": 1250, "rollout": 1250}
-IMAGE = {name: (1, 88, 88) if name in PUZZLES else (3, 64, 64) for name in WORLDS}
-CELLS = {name: (3, 3) if name in PUZZLES else (8, 8) for name in WORLDS}
+BENCHMARKS = (*PUZZLES, *GAMES)
+IMAGE = {name: (1, 88, 88) if name in PUZZLES else (3, 64, 64) for name in BENCHMARKS}
+CELLS = {name: (3, 3) if name in PUZZLES else (8, 8) for name in BENCHMARKS}
 
-each_world = pytest.mark.parametrize("name", WORLDS)
+each_world = pytest.mark.parametrize("name", BENCHMARKS)
 each_puzzle = pytest.mark.parametrize("name", PUZZLES)
 each_game = pytest.mark.parametrize("name", GAMES)
 each_noisy = pytest.mark.parametrize("name", NOISY)
@@ -81,6 +82,19 @@ def test_shapes_and_labels(name, split):
     assert set(data.actions) == {0, 1, 2, 3}
     assert data.n_classes == {"iceslider": 4, "digitjump": 12, "8puzzle": 9}[clean(name)]
     assert data.state.max() == data.n_classes - 1
+
+
+@pytest.mark.parametrize("name", WORLDS)
+@each_split
+def test_every_world_has_splits(name, split):
+    pytest.importorskip("sklearn")
+    data, world = small(name, split), WORLDS[name]
+    assert len(data) == COUNTS[split]
+    assert data.obs.shape == data.next_obs.shape == (len(data), *world.image_shape)
+    assert data.n_actions == len(world.action_names) > data.actions.max()
+    assert world.n_classes == data.n_classes > data.state.max()
+    inside = data.episode[1:] == data.episode[:-1]
+    assert np.array_equal(data.state[1:][inside], data.next_state[:-1][inside])
 
 
 @each_puzzle

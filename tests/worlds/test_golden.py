@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dwmr.data.collect import collect_world
-from dwmr.worlds.registry import find_world, tasks_of
+from dwmr.worlds.registry import WORLDS, find_world, tasks_of
 
 pytest.importorskip("sklearn")
 
@@ -28,7 +28,7 @@ def folder_digest(folder):
     return found.hexdigest()
 
 
-@pytest.mark.parametrize("name", GOLDEN["data"])
+@pytest.mark.parametrize("name", WORLDS)
 def test_data_folders(name, tmp_path):
     collect_world(name, tmp_path / "data", transitions=400, digits="sklearn", progress=False)
     assert folder_digest(tmp_path / "data") == GOLDEN["data"][name]
@@ -43,7 +43,7 @@ def test_data_folders_of_environments(name, tmp_path):
     assert folder_digest(tmp_path / "data") == GOLDEN["environments"][name]
 
 
-@pytest.mark.parametrize("name", GOLDEN["tasks"])
+@pytest.mark.parametrize("name", WORLDS)
 def test_planning_tasks(name):
     found = hashlib.sha256()
     for kind, tasks in tasks_of(name, trials=2, seed=3, digits="sklearn").items():

@@ -66,6 +66,7 @@ class DigitJump(GridWorld):
 
     name = "digitjump"
     walk_stream = "dwmr.envs.digit_jump"
+    sizes = {"train": 40_000, "val": 10_000, "test": 10_000}  # noqa: RUF012
     n_classes = 2 * MAX_DIGIT
     agent_labels = tuple(range(MAX_DIGIT, 2 * MAX_DIGIT))
 

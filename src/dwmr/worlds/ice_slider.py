@@ -90,6 +90,7 @@ class IceSlider(GridWorld):
 
     name = "iceslider"
     walk_stream = "dwmr.envs.ice_slider"
+    sizes = {"train": 40_000, "val": 10_000, "test": 10_000}  # noqa: RUF012
     n_classes = N_CLASSES
     agent_labels = (AGENT,)
     task_kinds = ("min_solution_8", "min_solution_1")

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from dwmr.errors import InputError, unknown
 from dwmr.worlds.digit_jump import DigitJump
+from dwmr.worlds.frozen_lake import FrozenLake
 from dwmr.worlds.ice_slider import IceSlider
 from dwmr.worlds.sliding_tiles import SlidingTiles
+from dwmr.worlds.sokoban import Sokoban
 from dwmr.worlds.tasks import Task
 from dwmr.worlds.world import World
 
@@ -56,3 +58,5 @@ def action_names(name: str | None, n_actions: int) -> tuple[str, ...]:
 register(SlidingTiles(size=3), "SlidingTiles-v0", noisy=True)
 register(IceSlider(min_solution=1), "IceSlider-v0", noisy=True)
 register(DigitJump(), "DigitJump-v0")
+register(Sokoban(), "Sokoban-v0", noisy=True)
+register(FrozenLake(), "FrozenLake-v0", noisy=True)

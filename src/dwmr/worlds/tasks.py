@@ -117,3 +117,18 @@ class StateGraph:
             )
         if int(self.table.min()) < 0 or int(self.table.max()) >= count:
             raise InputError(f"{self.name}: the entries of the table must be states in [0, {count})")
+
+
+def shortest_solution(world: World, start: Any) -> tuple[Any, int]:
+    """The solved state that takes fewest moves from the start, and how many; of several always the same one."""
+    states, steps, seen = [start], [0], {world.key(start)}
+    for state, done in zip(states, steps):  # both grow
+        if world.solved(state):
+            return state, done
+        for action in range(len(world.action_names)):
+            after = world.step(state, action)
+            if (key := world.key(after)) not in seen:
+                seen.add(key)
+                states.append(after)
+                steps.append(done + 1)
+    raise ValueError("no moves solve the state")

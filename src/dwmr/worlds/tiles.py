@@ -57,13 +57,13 @@ _CELL_OF_AGENT = {".": (232, 136, 40), "#": (64, 24, 16)}
 @functools.cache
 def ice_slider() -> np.ndarray:
     """uint8 (4, 8, 8, 3): rock, ice, goal, agent."""
-    return _tiles(_ICE_SLIDER, _PALETTE)
+    return from_art(_ICE_SLIDER, _PALETTE)
 
 
 @functools.cache
 def digit_jump() -> np.ndarray:
     """uint8 (12, 8, 8, 3): digits 1 to 6, then the same on the agent's colour."""
-    return np.concatenate([_tiles(_DIGITS, colours) for colours in (_CELL, _CELL_OF_AGENT)])
+    return np.concatenate([from_art(_DIGITS, colours) for colours in (_CELL, _CELL_OF_AGENT)])
 
 
 def paint(labels: np.ndarray, tiles: np.ndarray) -> np.ndarray:
@@ -82,7 +82,7 @@ def paint(labels: np.ndarray, tiles: np.ndarray) -> np.ndarray:
     return images.reshape(n, 3, rows * SIDE, cols * SIDE)
 
 
-def _tiles(art: str, palette: dict[str, tuple[int, int, int]]) -> np.ndarray:
+def from_art(art: str, palette: dict[str, tuple[int, int, int]]) -> np.ndarray:
     """Tiles side by side in characters as uint8 (tiles, 8, 8, 3)."""
     pixels = np.array([[palette[pixel] for pixel in row] for row in art.split()], np.uint8)
     return pixels.reshape(SIDE, -1, SIDE, 3).swapaxes(0, 1)

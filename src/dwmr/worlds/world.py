@@ -49,7 +49,7 @@ class World(ABC):
     name: ClassVar[str]
     walk_stream: ClassVar[str] = ""
     action_names: ClassVar[tuple[str, ...]]
-    sizes: ClassVar[Mapping[str, int]] = {"train": 40_000, "val": 10_000, "test": 10_000}
+    sizes: ClassVar[Mapping[str, int]] = {"train": 20_000, "val": 5_000, "test": 5_000}
     levels: ClassVar[Mapping[str, range]] = {
         "train": range(1000),
         "val": range(1000, 1250),

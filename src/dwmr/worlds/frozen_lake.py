@@ -1,0 +1,106 @@
+"""FrozenLake: walk over the ice to the goal, around the holes."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dwmr.seeding import below, rng
+from dwmr.worlds import tiles
+from dwmr.worlds.actions import MOVES, target
+from dwmr.worlds.grid_world import N_CELLS, SIZE, GridState, GridWorld, Position, Table, cell_of, shortest_path
+
+ICE, HOLE, GOAL, AGENT, AGENT_IN_HOLE, AGENT_ON_GOAL = range(6)
+N_CLASSES = 6
+
+_PALETTE = {
+    ".": (226, 240, 248),  # ice and cracks
+    "-": (176, 208, 228),
+    "w": (24, 56, 104),  # water and its shore
+    "s": (112, 160, 200),
+    "y": (240, 190, 40),  # flag and pole
+    "p": (110, 80, 50),
+    "r": (200, 50, 60),  # agent
+    "h": (250, 210, 180),
+}
+
+_ART = """
+    ........  ..ssss..  .pyyyy..  ...rr...  ..ssss..  .pyrry..
+    ....--..  .swwwws.  .pyyyyy.  ..hhhh..  .swwwws.  .phhhhy.
+    .....--.  swwwwwws  .pyyyy..  ..hhhh..  swwwwwws  .phhhhy.
+    ........  swwwwwws  .p......  .rrrrrr.  swwrrwws  .prrrrr.
+    .--.....  swwwwwws  .p......  .rrrrrr.  swhhhhws  .prrrrr.
+    ..--....  swwwwwws  .p......  ..rrrr..  swhhhhws  .prrrr..
+    ........  .swwwws.  .p......  ..r..r..  .swwwws.  .pr..r..
+    ......-.  ..ssss..  ppp.....  .rr..rr.  ..ssss..  pprr.rr.
+"""
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A level: where the holes are (64 cells, row by row), and (row, col) of start and goal."""
+
+    holes: tuple[bool, ...]
+    start: Position
+    goal: Position
+
+    @cached_property
+    def moves(self) -> Table:
+        return [
+            tuple(cell if hole else target(SIZE, SIZE, cell, action) for action in MOVES)
+            for cell, hole in enumerate(self.holes)
+        ]
+
+    @cached_property
+    def board(self) -> np.ndarray:
+        board = np.where(self.holes, np.uint8(HOLE), np.uint8(ICE)).reshape(SIZE, SIZE)
+        board[self.goal] = GOAL
+        return board
+
+
+@dataclass(frozen=True)
+class FrozenLake(GridWorld):
+    """Walk one cell at a time; moves off the lake change nothing, and the ice is not slippery.
+
+    A level is a map with a start and a goal anywhere. The agent can walk into a hole and never leaves it. It can walk
+    on from the goal. Neither ends an episode of collected data.
+
+    Labels: ice 0, hole 1, goal 2, agent on ice 3, agent in a hole 4, agent on the goal 5. All of the state is visible:
+    the agent is drawn differently in each of the three. Splits hold out maps.
+    """
+
+    name = "frozenlake"
+    n_classes = N_CLASSES
+    agent_labels = (AGENT, AGENT_IN_HOLE, AGENT_ON_GOAL)
+
+    def level(self, seed: int) -> Lake:
+        return make_level(seed)
+
+    def labels(self, state: GridState) -> np.ndarray:
+        grid = state.level.board.copy()
+        grid.flat[state.agent] += AGENT
+        return grid
+
+    def tile_set(self) -> np.ndarray:
+        return tile_set()
+
+
+@functools.cache
+def tile_set() -> np.ndarray:
+    """uint8 (6, 8, 8, 3): the picture of each label."""
+    return tiles.from_art(_ART, _PALETTE)
+
+
+def make_level(seed: int) -> Lake:
+    """The level of a seed: an eighth of the cells are holes, and some way leads from the start to the goal."""
+    generator = rng(seed, "frozenlake level")
+    while True:
+        start, goal = below(generator, N_CELLS, 2).tolist()
+        holes = [value == 0 for value in below(generator, 8, N_CELLS).tolist()]
+        holes[start] = holes[goal] = False
+        level = Lake(tuple(holes), divmod(start, SIZE), divmod(goal, SIZE))
+        if start != goal and shortest_path(level.moves, cell_of(level.start), cell_of(level.goal)):
+            return level

@@ -1,0 +1,49 @@
+import numpy as np
+
+from dwmr.seeding import rng
+from dwmr.worlds.frozen_lake import FrozenLake, Lake, make_level, tile_set
+from dwmr.worlds.grid_world import GridState, shortest_path, solve
+
+UP, RIGHT, LEFT, DOWN = range(4)
+HOLE = 9  # row 1, column 1
+LEVEL = Lake(tuple(cell == HOLE for cell in range(64)), (0, 0), (0, 2))
+
+
+def test_moves_by_hand():
+    assert LEVEL.moves[0] == (0, 1, 0, 8)  # in the corner, up and left change nothing
+    assert LEVEL.moves[8] == (0, 9, 8, 16)  # right leads into the hole
+    assert LEVEL.moves[HOLE] == (9, 9, 9, 9)  # and nothing leads out of it
+    assert LEVEL.moves[2] == (2, 3, 1, 10)  # the agent walks on from the goal
+
+
+def test_labels_show_the_agent_and_what_is_under_it():
+    ice, hole, goal = (FrozenLake().labels(GridState(LEVEL, agent)) for agent in (0, HOLE, 2))
+    assert ice[:2, :4].tolist() == [[3, 0, 2, 0], [0, 1, 0, 0]]
+    assert hole[:2, :4].tolist() == [[0, 0, 2, 0], [0, 4, 0, 0]]
+    assert goal[:2, :4].tolist() == [[0, 0, 5, 0], [0, 1, 0, 0]]
+
+
+def test_all_six_labels_look_different():
+    assert len({tile.tobytes() for tile in tile_set()}) == 6
+    image = FrozenLake().render(GridState(LEVEL, HOLE), rng(0, "test"))
+    assert np.array_equal(image[:, 8:16, 8:16].transpose(1, 2, 0), tile_set()[4])
+
+
+def test_levels_can_be_solved_and_differ():
+    levels = [make_level(seed) for seed in range(50)]
+    assert levels == [make_level(seed) for seed in range(50)]
+    assert len(set(levels)) == 50
+    for level in levels:
+        assert not level.holes[8 * level.start[0] + level.start[1]]
+        assert 1 <= len(solve(level)) <= 40
+    assert 5 < np.mean([sum(level.holes) for level in levels]) < 11
+
+
+def test_the_graph_of_a_level_has_its_reachable_cells():
+    (graph,) = FrozenLake().true_graphs([7])
+    level = make_level(7)
+    cells = [8 * int(name.split()[1][:-1]) + int(name.split()[3]) for name in graph.states]
+    assert cells[0] == 8 * level.start[0] + level.start[1]
+    assert set(cells) == {cell for cell in range(64) if shortest_path(level.moves, cells[0], cell) is not None}
+    for cell, ends in zip(cells, graph.table, strict=True):
+        assert [cells[end] for end in ends] == list(level.moves[cell])
