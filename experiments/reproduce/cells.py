@@ -12,9 +12,9 @@ from typing import Any
 from dwmr.config import NO_CHANGE, Config
 from dwmr.errors import InputError, unknown
 from dwmr.presets import preset
-from experiments.reproduce.paper import Paper
+from experiments.reproduce.paper import PARTS, Paper, Printed
 
-PARTS = ("encoding", "imagination")
+Place = tuple[str, ...]  # where a figure is in what `dwmr.evaluate` returns
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Row:
     by_family: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def exists_for(self, benchmark: str) -> bool:
-        return not self.by_family or family(benchmark) in self.by_family
+        return not self.by_family or _family(benchmark) in self.by_family
 
     def changed(self, benchmark: str) -> dict[str, Any]:
-        return {**self.changes, **self.by_family.get(family(benchmark), {})}
+        return {**self.changes, **self.by_family.get(_family(benchmark), {})}
 
     def config(self, benchmark: str) -> Config:
         return preset(f"{benchmark}/{self.preset}").replace(**self.changed(benchmark))
@@ -49,7 +49,7 @@ class Row:
         return "+".join(["T", *joined, *grid])
 
 
-def family(benchmark: str) -> str:
+def _family(benchmark: str) -> str:
     return benchmark.removesuffix("-noisy")
 
 
@@ -68,23 +68,26 @@ class Table:
     """Rows by columns.
 
     Args:
-        figure: the score in the cells
-        beside: further scores, shown without the paper's
-        wide: figures to show instead, by name, with their path in a run's figures
+        figures: what is shown of each cell and written to the JSON file, by name
+        paper: the printed figures; empty if the table is not the paper's
+        beside: further figures that are shown and not written
         headline: the row whose figures have a JSON file of their own
     """
 
     name: str
     title: str
-    figure: str
     rows: tuple[Row, ...]
     columns: tuple[str, ...]
-    paper: Paper
-    beside: tuple[str, ...] = ()
+    figures: Mapping[str, Place]
+    remarks: tuple[str, ...]
+    paper: Paper = field(default_factory=dict)
+    beside: Mapping[str, Place] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
-    remarks: tuple[str, ...] = ()
-    wide: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     headline: str | None = None
+
+    def printed(self, row: str, benchmark: str, part: str) -> Printed | None:
+        """The paper's figure."""
+        return getattr(self.paper[row][benchmark], part) if row in self.paper else None
 
     def cells(self) -> list[Cell]:
         return [Cell(row, column) for row in self.rows for column in self.columns if row.exists_for(column)]
@@ -94,9 +97,7 @@ class Table:
         rows, columns = [row.name for row in self.rows], list(self.columns)
         chosen: set[tuple[str, str]] = set()
         for entry in only:
-            names = [name.strip() for name in entry.split(",") if name.strip()]
-            if not names:
-                raise InputError(f"--only takes rows and columns, such as {rows[0]},{columns[0]}, got {entry!r}")
+            names = [name.strip() for name in entry.split(",")]
             for name in names:
                 if name not in rows + columns:
                     raise unknown(f"row or column of {self.name}", name, rows + columns)

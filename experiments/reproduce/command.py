@@ -9,10 +9,9 @@ from dwmr.cli import tables
 from dwmr.cli.common import out, print_json, say
 from dwmr.models.world_model import resolve_device
 from dwmr.provenance import describe_machine
-from experiments.reproduce import campaign, claims, render
+from experiments.reproduce import campaign, page
 from experiments.reproduce.campaign import Options
 from experiments.reproduce.catalog import find_table, table_names
-from experiments.reproduce.page import check_tables, write_table
 
 RESULTS = Path(__file__).parents[1] / "results"
 
@@ -22,9 +21,9 @@ __all__ = ["Options", "make_table", "show_plan", "write_results"]
 def write_results(results: Path | None) -> None:
     """Write every table from the stored runs."""
     for name in table_names():
-        check_tables(find_table(name), results or RESULTS)
+        page.check_tables(find_table(name), results or RESULTS)
     for name in table_names():
-        write_table(find_table(name), results or RESULTS)
+        page.write_table(find_table(name), results or RESULTS)
     say(f"wrote every table in {results or RESULTS} from the stored runs")
 
 
@@ -34,22 +33,27 @@ def show_plan(
     """Print what would run, and how long it may take."""
     table, device = find_table(name), resolve_device(options.device)
     planned = campaign.plan(table, table.choose(only), results or RESULTS, seeds, device, options.again)
+    total = campaign.total_seconds(planned)
     if as_json:
-        print_json(campaign.plan_json(planned))
-        return
-    lines = [
-        [
-            entry.cell.row.name,
-            entry.cell.benchmark,
-            str(len(entry.done)),
-            str(len(entry.missing)),
-            str(len(entry.stale) or ""),
-            duration(entry.seconds) if entry.missing else "",
+        cells = [
+            {
+                "row": entry.cell.row.name,
+                "benchmark": entry.cell.benchmark,
+                "done": entry.done,
+                "missing": entry.missing,
+                "stale": list(entry.stale),
+                "seconds": entry.seconds,
+            }
+            for entry in planned
         ]
-        for entry in planned
-    ]
+        print_json({"cells": cells, "seconds": total})
+        return
+    lines = []
+    for entry in planned:
+        counts = [str(len(entry.done)), str(len(entry.missing)), str(len(entry.stale) or "")]
+        lines.append([entry.cell.row.name, entry.cell.benchmark, *counts, _duration(entry.seconds)])
     out.print(tables.text_table("Plan", ["row", "column", "done", "to run", "stale", "time"], lines, texts=2))
-    say(f"total: {duration(campaign.total_seconds(planned))} on {describe_machine(device)}")
+    say(f"total: {_duration(total)} on {describe_machine(device)}")
 
 
 def make_table(
@@ -57,23 +61,21 @@ def make_table(
 ) -> None:
     """Make the missing runs of a table, write it and print it."""
     table, folder = find_table(name), results or RESULTS
-    check_tables(table, folder)
+    page.check_tables(table, folder)
     complete = campaign.run(
-        table, table.choose(only), folder, seeds, options, after_each=lambda: write_table(table, folder)
+        table, table.choose(only), folder, seeds, options, after_each=lambda: page.write_table(table, folder)
     )
-    found = write_table(table, folder)
+    found = page.write_table(table, folder)
     if as_json:
-        print_json({"complete": complete, **render.figures_json(table, found)})
+        print_json({"complete": complete, "rows": page.rows_json(table, found)})
         return
-    for grid in render.grids(table, found):
+    for grid in page.grids(table, found):
         out.print(tables.text_table(grid.title, grid.headings, grid.lines))
-    for line in [*render.notes(table, found), *claims.sentences(table, found)]:
+    for line in [*page.notes(table, found), *page.verdicts(table, found)]:
         say(line)
 
 
-def duration(seconds: float | None) -> str:
+def _duration(seconds: float | None) -> str:
     if seconds is None:
         return "unknown"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"

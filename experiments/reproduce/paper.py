@@ -25,7 +25,7 @@ class Pair(NamedTuple):
 
 Paper = Mapping[str, Mapping[str, Pair]]  # row → benchmark
 
-RUNS = 10
+PARTS = Pair._fields
 
 
 def _row(columns: tuple[str, ...], *figures: tuple[float, float]) -> dict[str, Pair]:

@@ -11,8 +11,7 @@ A run is stale if its cell has another configuration now, or if the code that tr
 from __future__ import annotations
 
 import json
-import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,20 +86,6 @@ class CellRuns:
 Results = dict[tuple[str, str], CellRuns]  # by row and benchmark
 
 
-@dataclass(frozen=True)
-class Summary:
-    """Mean and sample standard deviation; None where there are too few values."""
-
-    count: int
-    mean: float | None
-    std: float | None
-
-
-def summarize(values: Sequence[float]) -> Summary:
-    mean = statistics.fmean(values) if values else None
-    return Summary(len(values), mean, statistics.stdev(values) if len(values) > 1 else None)
-
-
 def cell_file(out: Path, key: str) -> Path:
     return out / "runs" / f"{key}.jsonl"
 
@@ -139,7 +124,10 @@ def read_file(path: Path) -> list[StoredRun]:
 
 def read_cell(out: Path, cell: Cell) -> CellRuns:
     runs = read_file(cell_file(out, cell.key))
-    reasons = {run.seed: staleness(run, cell.config) for run in runs}
+    reasons = {run.seed: difference(run.config, cell.config) for run in runs}
+    for run in runs:
+        if reasons[run.seed] is None and run.code.get("digest") != code_digest():
+            reasons[run.seed] = OTHER_CODE
     return CellRuns(cell.key, runs, {seed: why for seed, why in reasons.items() if why is not None})
 
 
@@ -155,14 +143,6 @@ def read_table(out: Path, table: Table) -> Results:
         if len(seen) > 1:
             raise InputError(f"the runs on {column} in {out} were made with {len(seen)} different data sets")
     return results
-
-
-def staleness(run: StoredRun, config: Config) -> str | None:
-    """Why a run is stale, or None if it is up to date."""
-    changed = difference(run.config, config)
-    if changed is None and run.code.get("digest") != code_digest():
-        return OTHER_CODE
-    return changed
 
 
 def difference(stored: dict[str, Any], wanted: Config) -> str | None:

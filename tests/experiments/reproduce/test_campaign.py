@@ -32,7 +32,7 @@ ONLY = ["dwmr,8puzzle", "no-var,8puzzle"]
 
 def run(out, *only, runs=2, **options):
     cells = TABLE.choose(only)
-    done = campaign.run(TABLE, cells, out, range(runs), Options(device="cpu", progress=False, **options))
+    done = campaign.run(TABLE, cells, out, range(runs), Options(device="cpu", **options))
     write_table(TABLE, out)
     return done
 
@@ -78,7 +78,7 @@ def test_models_are_kept_when_asked_for(tmp_path):
     (cell,) = TABLE.choose(["dwmr,8puzzle"])
     assert run(tmp_path, "dwmr,8puzzle", models=tmp_path / "models")
     splits = dwmr.load_splits(Path(os.environ["DWMR_CACHE"]) / "data" / "8puzzle")
-    model = campaign.kept_or_trained("8puzzle/dwmr", 1, splits.train, "cpu", tmp_path / "models")
+    model = dwmr.WorldModel.load(tmp_path / "models" / "8puzzle" / "dwmr" / "seed-1", device="cpu")
     (found,) = evaluate_many([model], train=splits.train, test=splits.test)
     stored = stored_run(tmp_path, cell, 1)
     assert stored.figures == json.loads(json.dumps(found.figures))
@@ -110,12 +110,12 @@ def test_a_finished_model_is_used_and_an_unfinished_one_resumed(tmp_path, monkey
     ("change", "message"),
     [
         ({"config": {"lr": 5e-4}}, "was trained with lr 0.0005"),
-        ({"config": {"epochs": 3}}, "holds another run than 1 epochs"),
+        ({"config": {"epochs": 3}}, "was trained with epochs 3 instead of 1"),
         ({"seed": 7}, "was trained with seed 7, not 1"),
         ({"data": slice(0, 40)}, "was trained on other data"),
     ],
 )
-def test_another_run_is_never_replaced(tmp_path, monkeypatch, change, message):
+def test_another_run_is_never_replaced(tmp_path, change, message):
     (cell,) = TABLE.choose(["dwmr,8puzzle"])
     splits = dwmr.load_splits(Path(os.environ["DWMR_CACHE"]) / "data" / "8puzzle")
     train = splits.train[change.get("data", slice(None))]
@@ -123,7 +123,6 @@ def test_another_run_is_never_replaced(tmp_path, monkeypatch, change, message):
     folder = tmp_path / "models" / cell.key / "seed-1"
     dwmr.train(config, train=train, seed=change.get("seed", 1), out=folder, device="cpu", progress=False)
     before = contents(folder)
-    monkeypatch.setattr(dwmr, "train_many", lambda *words, **more: pytest.fail("work was done"))
     with pytest.raises(InputError, match=message) as raised:
         run(tmp_path, "dwmr,8puzzle", models=tmp_path / "models")
     assert str(folder) in str(raised.value)
@@ -177,8 +176,7 @@ def test_a_killed_reproduction_goes_on_and_gives_the_same_table(reference, tmp_p
     assert 1 <= sum(map(len, kept.values())) < 4
     assert run(tmp_path, *ONLY)
     assert all(read_file(path)[: len(runs)] == runs for path, runs in kept.items())
-    for name in ("table3.json", "table3.tex", "table3.svg"):
-        assert (tmp_path / name).read_bytes() == (reference / name).read_bytes()
+    assert (tmp_path / "table3.json").read_bytes() == (reference / "table3.json").read_bytes()
 
 
 def test_on_a_gpu_the_missing_runs_of_a_cell_are_trained_together(tmp_path, monkeypatch):
@@ -295,7 +293,8 @@ def test_the_plan_says_what_is_there_and_what_is_not(reference):
     ]
     each = read_cell(reference, planned[0].cell).runs
     assert planned[0].seconds == pytest.approx(sum(one.took for one in each) / 2)
-    assert planned[2].seconds == pytest.approx(3 * planned[0].seconds)
+    slowest = max(sum(run.took for run in read_cell(reference, cell).runs) / 2 for cell in TABLE.choose(ONLY))
+    assert planned[2].seconds == pytest.approx(3 * slowest)
 
 
 def test_a_plan_without_any_figures_knows_no_time(tmp_path):
@@ -323,7 +322,7 @@ def test_a_file_that_is_no_run_is_named(tmp_path):
 def test_the_strong_table_keeps_all_figures_of_its_headline(tmp_path):
     strong = find_table("strong")
     cells = strong.choose(["strong,iceslider"])
-    assert campaign.run(strong, cells, tmp_path, range(2), Options(device="cpu", progress=False))
+    assert campaign.run(strong, cells, tmp_path, range(2), Options(device="cpu"))
     write_table(strong, tmp_path)
     headline = json.loads((tmp_path / "strong.json").read_text())
     assert list(headline) == ["iceslider"]
@@ -331,5 +330,5 @@ def test_the_strong_table_keeps_all_figures_of_its_headline(tmp_path):
     assert rows == {"strong": headline}
     figures = headline["iceslider"]
     assert len(figures["exact_next"]) == len(figures["board_imagination"]) == 2
-    assert set(figures) == set(strong.wide)
+    assert set(figures) == set(strong.figures)
     assert "exact next" in (tmp_path / "strong.md").read_text()
