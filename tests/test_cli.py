@@ -51,7 +51,7 @@ def test_train_then_evaluate_with_every_promised_figure(cli, data, tmp_path):
     run, page = tmp_path / "run", tmp_path / "report.html"
     status, out, _ = cli("train", "iceslider/dwmr", "--data", data, "--out", run, *SMALL)
     assert status == 0
-    assert "1 epochs" in out
+    assert "1 epoch;" in out
     status, out, _ = cli("evaluate", run, "--data", data, "--json", "--report", page)
     assert status == 0
     figures = json.loads(out)
@@ -301,6 +301,14 @@ def test_wrong_input_is_one_clear_line_and_status_2(cli, tmp_path, monkeypatch, 
     assert err.startswith("error: ")
     assert named in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_resuming_a_folder_that_does_not_exist_says_that_a_new_run_starts(cli, data, tmp_path):
+    run = tmp_path / "run"
+    status, out, err = cli("train", "iceslider/dwmr", "--data", data, "--out", run, "--resume", *SMALL)
+    assert status == 0, err
+    assert f"{run} does not exist yet, so a new run starts there" in err
+    assert f"{run}: 1 epoch; pred" in out
 
 
 def test_an_existing_folder_is_not_overwritten(cli, data, trained):

@@ -211,6 +211,27 @@ def atomic_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> I
     _sync_folder(path.parent)
 
 
+@contextlib.contextmanager
+def locked(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Keep other processes that call this from writing to a folder until the block or this process ends.
+
+    Raises:
+        InputError: another one is writing to it.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(ImportError, OSError):  # Windows has no such locks, nor have some network file systems
+            import fcntl
+
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise InputError(f"{folder} is being written by another process; wait for it to end") from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _temporary_beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from dwmr.config import Config
 from dwmr.errors import unknown
-from dwmr.training.objectives import OBJECTIVES
 
 _PUZZLE: dict[str, Any] = {
     "encoder": "conv",
@@ -68,7 +67,7 @@ WORLD_VALUES: dict[str, dict[str, Any]] = {
 
 # DeepCubeAI weighs squared errors summed over pixels and over bits equally. In terms of their means, as used here,
 # that is 64 to 1 on IceSlider and 121 to 1 on the 8-puzzle. With 1 to 1 the code follows the prediction alone.
-DEEPCUBEAI: dict[str, Any] = {"rec": 64.0, "pred_factor": 1.0}
+DEEPCUBEAI: dict[str, Any] = {"scheme": "joint", "rec": 64.0, "pred_factor": 1.0}
 
 # What the strong presets add to the faithful ones, or change. An encoder that reads single tiles separates them at
 # once; one that reads the whole board needs longer, and then reads it better.
@@ -167,16 +166,11 @@ STRONG: dict[str, dict[str, Any]] = {
 }
 
 
-def _values(world: str, model: str) -> dict[str, Any]:
-    if model == "strong":
-        return STRONG[world]
-    return DEEPCUBEAI if model == "deepcubeai" else {}
+MODELS = ("ae", "beta-vae", "deepcubeai", "dwmr", "dwmr+ae", "dwmr+beta-vae", "strong")
 
 
 def _untuned(world: str, model: str, values: dict[str, Any]) -> Config:
-    scheme = OBJECTIVES[model].scheme
-    values = WORLD_VALUES[world] | values | ({"scheme": scheme} if scheme else {})
-    return Config().replace(benchmark=world, model=model, **values)
+    return Config().replace(benchmark=world, model=model, **WORLD_VALUES[world] | values)
 
 
 def _tuned(name: str) -> dict[str, Any] | None:
@@ -184,7 +178,11 @@ def _tuned(name: str) -> dict[str, Any] | None:
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
-_UNTUNED = [_untuned(world, model, _values(world, model)) for world in WORLD_VALUES for model in OBJECTIVES]
+_UNTUNED = [
+    _untuned(world, model, {"strong": STRONG[world], "deepcubeai": DEEPCUBEAI}.get(model, {}))
+    for world in WORLD_VALUES
+    for model in MODELS
+]
 _UNTUNED += [_untuned(world, "strong", _STRONG_BY_TILES) for world in ("8puzzle", "8puzzle-noisy")]
 
 # {"values": by option, "provenance": trials, seeds, code version, …} of each tuned preset.

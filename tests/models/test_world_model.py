@@ -119,12 +119,15 @@ def test_image_statistics_are_numpys():
 @pytest.mark.parametrize(
     ("use", "message"),
     [
-        (lambda m: m.encode(np.zeros((2, 1, 1, 4))), r"uint8 images of shape \(N, 1, 1, 4\), got float64"),
+        (
+            lambda m: m.encode(np.zeros((2, 1, 1, 4))),
+            r"shape \(N, C, H, W\) = \(N, 1, 1, 4\), got float64",
+        ),
         (lambda m: m.encode(np.zeros((2, 1, 4, 1), np.uint8)), r"got uint8 of shape \(2, 1, 4, 1\)"),
         (lambda m: m.encode(np.zeros((1, 1, 4), np.uint8)), r"got uint8 of shape \(1, 1, 4\)"),
         (lambda m: m.encode(np.zeros((0, 1, 1, 4), np.uint8)), r"got uint8 of shape \(0, 1, 1, 4\)"),
-        (lambda m: m.predict(np.zeros((2, 3), bool), [0, 0]), r"codes of shape \(N, 4\), got \(2, 3\)"),
-        (lambda m: m.predict(np.zeros((0, 4), bool), np.zeros(0, int)), r"codes of shape \(N, 4\), got \(0, 4\)"),
+        (lambda m: m.predict(np.zeros((2, 3), bool), [0, 0]), r"codes of shape \(N, K\) = \(N, 4\), got \(2, 3\)"),
+        (lambda m: m.predict(np.zeros((0, 4), bool), np.zeros(0, int)), r"got \(0, 4\)"),
         (lambda m: m.predict(np.full((2, 4), 0.5), [0, 0]), "Boolean, or numbers 0 and 1"),
         (lambda m: m.predict(np.zeros((2, 4), bool), [0, 2]), r"\[0, 2\), got values from 0 to 2"),
         (lambda m: m.predict(np.zeros((2, 4), bool), [0, -1]), "got values from -1 to 0"),

@@ -155,10 +155,36 @@ def test_a_frozen_first_parameter_does_not_hide_the_steps_that_were_made():
     stack = Stack(networks)
     frozen = stack.parameters["weight"].clone()
     adam = StackedAdam([stack], own, torch.tensor([0.1, 0.1]))
-    assert adam.steps.tolist() == [[3.0, 3.0], [3.0, 3.0]]
+    assert adam.steps.tolist() == [[0.0, 3.0], [0.0, 3.0]]
     stack(torch.ones(2, 1, 2)).sum().backward()
     adam.step()
     assert torch.equal(stack.parameters["weight"], frozen)
+    assert adam.steps.tolist() == [[0.0, 4.0], [0.0, 4.0]]
+
+
+def test_a_parameter_without_gradient_keeps_its_moments_as_in_torch():
+    ours, theirs = ([nn.Linear(2, 1) for _ in range(2)] for _ in range(2))
+    for one, other in zip(ours, theirs, strict=True):
+        other.load_state_dict(one.state_dict())
+    singles = [torch.optim.Adam(network.parameters(), lr=0.1) for network in theirs]
+    own = [torch.optim.Adam(network.parameters(), lr=0.1, fused=True) for network in ours]
+    stack = Stack(ours)
+    adam = StackedAdam([stack], own, torch.tensor([0.1, 0.1]))
+    for skipped in (None, "weight", "weight", None, "bias", None):
+        for name, parameter in stack.parameters.items():
+            parameter.grad = None if name == skipped else torch.full_like(parameter, 0.5)
+            for network in theirs:
+                single = network.get_parameter(name)
+                single.grad = None if name == skipped else torch.full_like(single, 0.5)
+        for optimizer in (adam, *singles):
+            optimizer.step()
+    assert adam.steps.tolist() == [[4.0, 5.0], [4.0, 5.0]]
+    for network, expected, optimizer, single in zip(ours, theirs, own, singles, strict=True):
+        for parameter, wanted in zip(network.parameters(), expected.parameters(), strict=True):
+            torch.testing.assert_close(parameter, wanted)
+        for state, wanted in zip(optimizer.state.values(), single.state.values(), strict=True):
+            torch.testing.assert_close(state["exp_avg"], wanted["exp_avg"])
+            torch.testing.assert_close(state["exp_avg_sq"], wanted["exp_avg_sq"])
 
 
 def test_tied_buffers_stay_tied():

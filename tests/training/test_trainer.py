@@ -1,5 +1,6 @@
 """Training: the same seed gives the same bits, whatever happens on the way."""
 
+import dataclasses
 import errno
 import json
 import os
@@ -17,6 +18,7 @@ from torch import nn
 import dwmr
 from dwmr import Config, InputError, TrainingDiverged, Transitions, WorldModel, evaluate, preset, train
 from dwmr.data.collect import make_transitions
+from dwmr.files import locked
 from dwmr.models.run_folder import CHECKPOINT, METRICS, RUN, read_metrics, read_tensors
 from dwmr.presets import PRESETS
 from dwmr.training import trainer
@@ -61,6 +63,17 @@ class OwnPredictor(nn.Module):
 
     def forward(self, codes, actions):
         return self.layer(torch.cat([codes, actions], -1))
+
+
+class Constant(nn.Module):
+    """Returns numbers of one shape, whatever it is given."""
+
+    def __init__(self, *shape: int) -> None:
+        super().__init__()
+        self.shape = shape
+
+    def forward(self, *inputs):
+        return torch.zeros(self.shape)
 
 
 def test_the_same_seed_gives_the_same_bits(ice):
@@ -204,6 +217,29 @@ def test_a_run_that_is_refused_leaves_the_others_unbegun(tiny, tmp_path):
     with pytest.raises(InputError, match="was trained with seed 7, not 1"):
         dwmr.train_many(TINY, train=tiny, seeds=[0, 1], outs=folders, device="cpu", resume=True)
     assert not folders[0].exists()
+
+
+def test_a_folder_that_is_being_written_is_refused(tiny, tmp_path):
+    train(TINY, train=tiny, out=tmp_path / "run")
+    before = checkpoint_of(tmp_path / "run")
+    with locked(tmp_path / "run"), pytest.raises(InputError, match="run is being written by another process"):
+        train(TINY.replace(epochs=3), train=tiny, out=tmp_path / "run", resume=True)
+    assert checkpoint_of(tmp_path / "run") == before
+    train(TINY.replace(epochs=3), train=tiny, out=tmp_path / "run", resume=True)
+
+
+def test_a_folder_is_locked_while_it_is_written(tiny, tmp_path):
+    asked = []
+
+    def proceed(runs):
+        with pytest.raises(InputError, match="is being written"), locked(tmp_path / "run"):
+            pass
+        return not asked.append(runs)
+
+    dwmr.train_many(TINY, train=tiny, seeds=[0], outs=[tmp_path / "run"], device="cpu", proceed=proceed)
+    assert len(asked) == 2
+    with locked(tmp_path / "run"):
+        pass
 
 
 def test_two_runs_cannot_share_a_folder(tiny, tmp_path):
@@ -383,7 +419,19 @@ def test_a_warning_about_one_run_that_is_an_error_loses_no_epoch_of_another(tiny
         ({"config": TINY.replace(encoder="convv")}, "unknown encoder 'convv'"),
         ({"config": TINY.replace(batch_size=65)}, "64 transitions do not fill one minibatch of 65"),
         ({"device": "quantum"}, "unknown device 'quantum'; name auto, cpu, cuda or cuda:N"),
-        ({"encoder": nn.Flatten(0)}, r"encoder must return logits \(N, K\), got shape \(128,\)"),
+        ({"encoder": nn.Flatten(0)}, r"encoder must return logits of shape \(N, K\), got \(128,\)"),
+        ({"encoder": OwnEncoder(65)}, r"the encoder cannot take images \(N, C, H, W\), here \(2, 1, 8, 8\): mat1 and"),
+        (
+            {"predictor": OwnPredictor(13)},
+            r"take codes \(N, K\) and one-hot actions \(N, A\), here \(2, 12\) and \(2, 3\)",
+        ),
+        ({"predictor": lambda: Constant(2, 11)}, r"predictor must return logits .*\(N, K\) = \(2, 12\), got \(2, 11\)"),
+        ({"predictor": lambda: Constant(), "out": None}, r"the predictor must return .* got \(\)"),
+        ({"encoder": OwnEncoder(bits=14)}, "bits=12 was asked for, but your encoder returns 14; leave bits out"),
+        (
+            {"config": preset("generic/ae", bits=12, batch_size=16), "decoder": lambda: Constant(2, 8, 8)},
+            r"decoder must return images of shape \(N, C, H, W\) = \(2, 1, 8, 8\), got \(2, 8, 8\)",
+        ),
         ({"tensorboard": True, "out": None}, "TensorBoard logging needs a run folder"),
     ],
 )
@@ -404,7 +452,8 @@ def test_validation_data_must_match(tiny, ice):
 
 def test_networks_of_ones_own(tiny, tmp_path):
     torch.manual_seed(0)
-    run = train(TINY, train=tiny, out=tmp_path / "run", encoder=OwnEncoder(bits=14), predictor=OwnPredictor(14))
+    config = preset("generic/dwmr", epochs=2, batch_size=16)
+    run = train(config, train=tiny, out=tmp_path / "run", encoder=OwnEncoder(bits=14), predictor=OwnPredictor(14))
     assert (run.config.encoder, run.config.predictor, run.config.bits) == ("custom", "custom", 14)
     loaded = WorldModel.load(tmp_path / "run", encoder=OwnEncoder(bits=14), predictor=OwnPredictor(14))
     assert same(loaded, run.model)
@@ -412,8 +461,21 @@ def test_networks_of_ones_own(tiny, tmp_path):
     assert evaluate(loaded, train=tiny, test=tiny)["codes"]["bits"] == 14
     with pytest.raises(InputError, match="pass it as predictor="):
         WorldModel.load(tmp_path / "run", encoder=OwnEncoder(bits=14))
-    with pytest.raises(InputError, match="do not fit these networks"):
+    with pytest.raises(InputError, match="holds a model of 14 bits, and your encoder returns 13"):
         WorldModel.load(tmp_path / "run", encoder=OwnEncoder(bits=13), predictor=OwnPredictor(14))
+
+
+def test_a_network_is_made_once_for_each_seed(tiny):
+    made = []
+    factory = lambda: made.append(OwnEncoder()) or made[-1]  # noqa: E731
+    runs = dwmr.train_many(TINY.replace(epochs=1), train=tiny, seeds=[0, 1], encoder=factory, device="cpu")
+    assert [run.model.encoder for run in runs] == made
+
+
+def test_a_run_is_shown_in_one_line(tiny, tmp_path):
+    run = train(TINY, train=tiny, seed=3)
+    assert repr(run) == "Run('generic/dwmr', seed=3, epochs=2)"
+    assert repr(dataclasses.replace(run, path=Path("runs/a"))) == "Run('generic/dwmr', seed=3, epochs=2, path='runs/a')"
 
 
 def test_a_decoder_of_ones_own(tiny, tmp_path):

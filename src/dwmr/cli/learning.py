@@ -18,6 +18,7 @@ from dwmr.cli.common import (
     RunData,
     Seed,
     app,
+    err,
     example,
     load_data,
     open_model,
@@ -84,6 +85,8 @@ def train(
         raise InputError(f"{taken[0]} exists already; continue it with --resume, or choose another --out")
     for existing in taken:
         read_info(existing)  # refuses what is no run folder
+    for new in [folder for folder in folders.values() if folder not in taken] if resume else []:
+        err.print(f"{new} does not exist yet, so a new run starts there", markup=False, soft_wrap=True)
     splits = load_data(data, config.benchmark)
     results = dwmr.train_many(
         config,

@@ -177,7 +177,8 @@ def last_epoch(metrics: list[dict[str, Any]]) -> str:
     terms = ", ".join(f"{name} {value:.3f}" for name, value in last["terms"].items())
     bits = last["bits"]
     exact = f"; exact next codes {last['val']['exact_next']:.1f}%" if "val" in last else ""
-    return f"{last['epoch']} epochs; {terms}; {bits['flips']:.1f} flips per action, {bits['dead']} dead bits{exact}"
+    epochs = "1 epoch" if last["epoch"] == 1 else f"{last['epoch']} epochs"
+    return f"{epochs}; {terms}; {bits['flips']:.1f} flips per action, {bits['dead']} dead bits{exact}"
 
 
 def _table(title: str, columns: dict[str, str], rows: dict[str, dict[str, Any]], first: str = "") -> Table:

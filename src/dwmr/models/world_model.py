@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,6 +23,17 @@ from dwmr.ops.normalize import normalize
 from dwmr.seeding import rng
 
 Array = np.ndarray | Tensor
+
+_INPUTS = {
+    "encoder": "images (N, C, H, W)",
+    "predictor": "codes (N, K) and one-hot actions (N, A)",
+    "decoder": "codes (N, K)",
+}
+_OUTPUTS = {
+    "encoder": "logits of shape (N, K)",
+    "predictor": "logits of shape (N, K)",
+    "decoder": "images of shape (N, C, H, W)",
+}
 
 
 class WorldModel(nn.Module):
@@ -66,6 +77,9 @@ class WorldModel(nn.Module):
             if role not in ("encoder", "predictor", "decoder"):
                 raise unknown("network", role, ("encoder", "predictor", "decoder"))
         model = build_model(info.config, info.image_shape, info.n_actions, decoder=info.decoder, modules=modules)
+        if model.bits != info.config.bits:
+            raise InputError(f"{path} holds a model of {info.config.bits} bits, and your encoder returns {model.bits}")
+        check_outputs(model, modules)
         tensors, _ = read_tensors(path)
         load_weights(model, tensors, "model.", path)
         return model.to(resolve_device(device)).eval()
@@ -163,12 +177,14 @@ class WorldModel(nn.Module):
         kind = str(images.dtype).removeprefix("torch.")
         if kind != "uint8" or tuple(images.shape[1:]) != tuple(self.image_shape) or len(images) == 0:
             shape = ", ".join(map(str, self.image_shape))
-            raise InputError(f"expected uint8 images of shape (N, {shape}), got {kind} of shape {tuple(images.shape)}")
+            raise InputError(
+                f"expected uint8 images of shape (N, C, H, W) = (N, {shape}), got {kind} of shape {tuple(images.shape)}"
+            )
 
     def _check_bits(self, bits: Array) -> Tensor:
         bits = _as_tensor(bits)
         if bits.ndim != 2 or bits.shape[1] != self.bits or len(bits) == 0:
-            raise InputError(f"expected codes of shape (N, {self.bits}), got {tuple(bits.shape)}")
+            raise InputError(f"expected codes of shape (N, K) = (N, {self.bits}), got {tuple(bits.shape)}")
         if bits.dtype != torch.bool:
             if not bool(((bits == 0) | (bits == 1)).all()):
                 raise InputError("codes must be Boolean, or numbers 0 and 1")
@@ -243,7 +259,8 @@ def build_model(
 ) -> WorldModel:
     """A fresh world model. Its weights depend on the seed alone, not on the device or on global random state.
 
-    ``modules`` may hold your own networks under "encoder", "predictor" and "decoder", or functions that make them.
+    ``modules`` may hold your own networks under "encoder", "predictor" and "decoder", or functions that make them. Your
+    own encoder decides how many bits the model has.
     """
     given = dict(modules or {})
 
@@ -259,13 +276,48 @@ def build_model(
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng(seed, "weights").integers(2**63)))
+        encoder = network("encoder", config.encoder, ENCODERS, config.bits)
+        bits = _output_shape("encoder", encoder, image_shape)[1] if "encoder" in given else config.bits
         return WorldModel(
-            network("encoder", config.encoder, ENCODERS, config.bits),
-            network("predictor", config.predictor, PREDICTORS, config.bits, n_actions),
-            network("decoder", config.decoder, DECODERS, config.bits) if decoder else None,
+            encoder,
+            network("predictor", config.predictor, PREDICTORS, bits, n_actions),
+            network("decoder", config.decoder, DECODERS, bits) if decoder else None,
             image_shape=image_shape,
             n_actions=n_actions,
-            bits=config.bits,
+            bits=bits,
             probe=config.probe,
             standardize=config.standardize,
         )
+
+
+def check_outputs(model: WorldModel, roles: Collection[str]) -> None:
+    """Try the networks in these roles on zeros, and refuse those that return something of another shape than needed."""
+    if "predictor" in roles:
+        _output_shape("predictor", model.predictor, (model.bits,), (model.n_actions,), expected=(model.bits,))
+    if "decoder" in roles and model.decoder is not None:
+        _output_shape("decoder", model.decoder, (model.bits,), expected=model.image_shape)
+
+
+def _output_shape(
+    role: str, network: nn.Module, *inputs: tuple[int, ...], expected: tuple[int, ...] | None = None
+) -> tuple[int, ...]:
+    """The shape of what a network returns for two inputs, whose shapes are given without N; nothing changes."""
+    first = next(network.parameters(), torch.empty(0))
+    given = [torch.zeros(2, *shape, device=first.device) for shape in inputs]
+    training = network.training
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            output = network.eval()(*given)
+    except Exception as error:  # whatever a network of the user's raises
+        shapes = " and ".join(str(tuple(each.shape)) for each in given)
+        reason = " ".join(str(error).split())
+        raise InputError(f"the {role} cannot take {_INPUTS[role]}, here {shapes}: {reason}") from error
+    finally:
+        network.train(training)
+    if not isinstance(output, Tensor):
+        raise InputError(f"the {role} must return {_OUTPUTS[role]}, got {type(output).__name__}")
+    shape = tuple(output.shape)
+    if len(shape) != 2 or shape[0] != 2 if expected is None else shape != (2, *expected):
+        needed = f" = {(2, *expected)}" if expected else ""
+        raise InputError(f"the {role} must return {_OUTPUTS[role]}{needed}, got {shape} for N = 2")
+    return shape

@@ -103,17 +103,18 @@ class StackedAdam:
             )
             for name in ("exp_avg", "exp_avg_sq")
         )
-        # Every parameter counts its own steps, as in `torch.optim.Adam`; a frozen one has none in a run trained alone.
-        counts = [max(float(state.get("step", 0.0)) for state in run) for run in states]
-        steps = torch.tensor(counts, dtype=torch.float32, device=self.mean.device)
-        self.steps = steps[:, None].repeat(1, len(zeros))
-        means, squares = cut(self.mean, own[0]), cut(self.square, own[0])
+        device = self.mean.device
+        steps = [[float(state.get("step", 0.0)) for state in run] for run in states]
+        self.steps = torch.tensor(steps, dtype=torch.float32, device=device)  # every parameter counts its own
+        sizes = torch.tensor([each.numel() for each in own[0]])
+        self.owner = torch.arange(len(sizes)).repeat_interleave(sizes).to(device)  # whose step counts for each number
+        self.means, self.squares = cut(self.mean, own[0]), cut(self.square, own[0])
         for k, (optimizer, run) in enumerate(zip(optimizers, own, strict=True)):
             for place, parameter in enumerate(run):
                 optimizer.state[parameter] = {
                     "step": self.steps[k, place],
-                    "exp_avg": means[place][k],
-                    "exp_avg_sq": squares[place][k],
+                    "exp_avg": self.means[place][k],
+                    "exp_avg_sq": self.squares[place][k],
                 }
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -123,15 +124,23 @@ class StackedAdam:
     @torch.no_grad()
     def step(self) -> None:
         runs = len(self.mean)
+        idle = [place for place, each in enumerate(self.parameters) if each.grad is None]  # left as they are
+        kept = [(tensor, tensor.clone()) for place in idle for tensor in self._state_of(place)]
         gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in self.parameters]
         gradient = torch.cat([each.reshape(runs, -1) for each in gradients], dim=1)
         self.steps += 1
-        steps = self.steps[:, 0].double()  # powers of the betas near 1 need more than single precision
-        size = (self.lr.double() / (1 - BETA_1**steps)).to(gradient.dtype)
-        root = (1 - BETA_2**steps).sqrt().to(gradient.dtype)
+        steps = self.steps.double()  # powers of the betas near 1 need more than single precision
+        size = (self.lr[:, None].double() / (1 - BETA_1**steps)).to(gradient.dtype)[:, self.owner]
+        root = (1 - BETA_2**steps).sqrt().to(gradient.dtype)[:, self.owner]
         self.mean.lerp_(gradient, 1 - BETA_1)
         self.square.mul_(BETA_2).addcmul_(gradient, gradient, value=1 - BETA_2)
-        change = self.mean / (self.square.sqrt() / root[:, None]).add_(EPS)
+        change = size * self.mean / (self.square.sqrt() / root).add_(EPS)
         sizes = [stack.flat.shape[1] for stack in self.stacks]
         for stack, part in zip(self.stacks, change.split(sizes, dim=1), strict=True):
-            stack.flat.addcmul_(part, -size[:, None])
+            stack.flat -= part
+        for tensor, before in kept:
+            tensor.copy_(before)
+
+    def _state_of(self, place: int) -> tuple[Tensor, ...]:
+        """What a step changes of a parameter, for all runs."""
+        return self.parameters[place], self.means[place], self.squares[place], self.steps[:, place]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,14 @@ from dwmr.config import Config
 from dwmr.data.batches import continuations
 from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError, TrainingDiverged, unknown
+from dwmr.files import locked
 from dwmr.models.decoders import DECODERS
 from dwmr.models.encoders import CELLS, ENCODERS
 from dwmr.models.predictors import PREDICTORS
 from dwmr.models.run_folder import create_run, info_of, read_run, reopen_run
-from dwmr.models.world_model import WorldModel, build_model, image_statistics, resolve_device
-from dwmr.training.epoch_records import (
-    tensorboard_writer,
-)
+from dwmr.models.world_model import WorldModel, build_model, check_outputs, image_statistics, resolve_device
+from dwmr.presets import PRESETS
+from dwmr.training.epoch_records import tensorboard_writer
 from dwmr.training.learner import RunState
 from dwmr.training.objectives import OBJECTIVES, Objective, objective_of, shared_objective
 from dwmr.training.run_group import Job, Member, train_group
@@ -42,6 +43,10 @@ class Run:
     seed: int
     path: Path | None
     metrics: list[dict[str, Any]] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        where = "" if self.path is None else f", path={str(self.path)!r}"
+        return f"Run({self.config.name!r}, seed={self.seed}, epochs={len(self.metrics)}{where})"
 
 
 def train(
@@ -139,7 +144,7 @@ def train_many(
     where = resolve_device(device)
     given = {"encoder": encoder, "predictor": predictor, "decoder": decoder}
     own = {role: network for role, network in given.items() if network is not None}
-    configs = [_with_own_networks(each, own, train) for each in configs]
+    configs = [each.replace(**dict.fromkeys(own, "custom")) for each in configs]
     check_choices(configs[0], objective, tensorboard=tensorboard, fast=fast)
     if len(seeds) > 1 and any(isinstance(network, nn.Module) for network in own.values()):
         raise InputError("several seeds need a new network each: pass a function or a class that makes it")
@@ -158,14 +163,20 @@ def train_many(
     writer = tensorboard_writer() if tensorboard else None
     job = Job(family, train, val, where, fast == "auto", progress, proceed, writer)
     parts = (*own, *(["objective"] if objective else []))
-    members = _make_members(job, configs, [operator.index(seed) for seed in seeds], folders, own, parts)
-    # Runs that were stopped after the same epoch go on together on a GPU; a CPU trains one after the other, as does the
-    # reference.
-    for done in sorted({member.done for member in members}):
-        group = [member for member in members if member.done == done]
-        for some in [group] if where.type == "cuda" and job.fast else [[member] for member in group]:
-            if done < some[0].config.epochs:
-                train_group(job, some)
+    with ExitStack() as locks:
+        for folder in taken:
+            locks.enter_context(locked(folder))
+        members = _make_members(job, configs, [operator.index(seed) for seed in seeds], folders, own, parts)
+        for member in members:
+            if member.folder is not None and member.folder not in taken:
+                locks.enter_context(locked(member.folder))
+        # Runs that were stopped after the same epoch go on together on a GPU; a CPU trains one after the other, as does
+        # the reference.
+        for done in sorted({member.done for member in members}):
+            group = [member for member in members if member.done == done]
+            for some in [group] if where.type == "cuda" and job.fast else [[member] for member in group]:
+                if done < some[0].config.epochs:
+                    train_group(job, some)
     for member in members:
         member.state.model.eval().zero_grad(set_to_none=True)  # gradients would keep a recorded update's memory
         if len(members) > 1:
@@ -190,6 +201,8 @@ def _make_members(
     data, members, infos, old_folders = train.fingerprint(), [], [], []
     for config, seed, folder in zip(configs, seeds, folders, strict=True):
         model = build_model(config, train.image_shape, train.n_actions, decoder=decoder, seed=seed, modules=own)
+        config = _with_bits_of(model, config)
+        check_outputs(model, own)
         if statistics is not None:
             model.mean.copy_(statistics[0])
             model.std.copy_(statistics[1])
@@ -241,21 +254,16 @@ def check_choices(
         tensorboard_writer()
 
 
-def _with_own_networks(config: Config, own: Mapping[str, Network], train: Transitions) -> Config:
-    """The configuration that says which networks are the user's, with the number of bits that their encoder has."""
-    values: dict[str, Any] = dict.fromkeys(own, "custom")
-    if "encoder" in own:
-        given = own["encoder"]
-        with torch.random.fork_rng(devices=[]):
-            encoder = given if isinstance(given, nn.Module) else given()
-        was_training = encoder.training
-        with torch.no_grad():
-            code = encoder.eval()(torch.zeros(2, *train.image_shape))
-        encoder.train(was_training)
-        if code.ndim != 2 or len(code) != 2:
-            raise InputError(f"the encoder must return logits (N, K), got shape {tuple(code.shape)} for N = 2")
-        values["bits"] = code.shape[1]
-    return config.replace(**values)
+def _with_bits_of(model: WorldModel, config: Config) -> Config:
+    """The configuration with as many bits as the model has, which the user's own encoder decides; refused if other
+    values than the preset's were asked for."""
+    usual = PRESETS[config.name].bits if config.name in PRESETS else Config.bits
+    if config.bits not in (model.bits, usual):
+        raise InputError(
+            f"bits={config.bits} was asked for, but your encoder returns {model.bits}; "
+            f"leave bits out, or make them equal"
+        )
+    return config.replace(bits=model.bits)
 
 
 def _check_data(config: Config, train: Transitions, val: Transitions | None) -> None:
