@@ -23,8 +23,6 @@ import argparse
 import copy
 import json
 import logging
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -47,6 +45,7 @@ from dwmr.models.world_model import build_model, image_statistics
 from dwmr.ops import coskewness
 from dwmr.ops.capture import WARM_UPS
 from dwmr.ops.dispatch import OPERATIONS, without
+from dwmr.provenance import describe_machine
 from dwmr.training.objectives import OBJECTIVES
 
 Figures = dict[str, Any]
@@ -57,23 +56,19 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 ON_GPU = DEVICE.type == "cuda"
 
 
-def machine() -> str:
-    name = torch.cuda.get_device_name() if ON_GPU else platform.processor() or platform.machine()
-    return f"{name}, {os.cpu_count()} CPU cores, Python {platform.python_version()}, torch {torch.__version__}"
-
-
 def data_of(world: str) -> dwmr.Splits:
     return dwmr.load_splits(cached_world(world))
 
 
-def timed(function: Callable[[], Any]) -> float:
+def timed(function: Callable[[], Any]) -> tuple[float, Any]:
+    """The seconds that a call takes, and its result."""
     if ON_GPU:
         torch.cuda.synchronize()
     started = time.perf_counter()
-    function()
+    result = function()
     if ON_GPU:
         torch.cuda.synchronize()
-    return time.perf_counter() - started
+    return time.perf_counter() - started, result
 
 
 def in_turn(steps: dict[str, Callable[[], float]]) -> Figures:
@@ -105,7 +100,7 @@ def naive_update(world: str, updates: int) -> float:
     model.to(DEVICE)
     target = copy.deepcopy(model.encoder).eval()
     naive.train_updates(model, target, config, train, 2)
-    return timed(lambda: naive.train_updates(model, target, config, train, updates)) / updates
+    return timed(lambda: naive.train_updates(model, target, config, train, updates))[0] / updates
 
 
 def path_seconds(path: str, world: str) -> float:
@@ -147,18 +142,12 @@ def runs() -> Figures:
     figures: Figures = {}
     for preset in WHOLE if ON_GPU else ():
         name, config, splits = preset.replace("/", "_"), dwmr.preset(preset), data_of(preset.split("/")[0])
-        few = splits.train[: 4 * config.batch_size]
-        short = partial(
-            dwmr.train_many, config.replace(epochs=1, cosine_from=0), train=few, seeds=range(10), progress=False
-        )
-        first, again = timed(short), timed(short)
-        results: list[Any] = []
-        words: dict[str, Any] = {"train": splits.train, "val": splits.val, "seeds": range(10), "progress": False}
-        training = timed(lambda c=config, w=words, r=results: r.extend(dwmr.train_many(c, **w)))
+        ten = partial(dwmr.train_many, seeds=range(10), progress=False)
+        short = partial(ten, config.replace(epochs=1, cosine_from=0), train=splits.train[: 4 * config.batch_size])
+        (first, _), (again, _) = timed(short), timed(short)
+        training, results = timed(partial(ten, config, train=splits.train, val=splits.val))
         models = [result.model for result in results if isinstance(result, dwmr.Run)]
-        found: list[Any] = []
-        words = {"train": splits.train, "test": splits.test}
-        evaluation = timed(lambda m=models, w=words, f=found: f.extend(evaluate_many(m, **w)))
+        evaluation, found = timed(partial(evaluate_many, models, train=splits.train, test=splits.test))
         figures |= {
             f"{name}_seconds_per_run": (training + evaluation) / 10,
             f"{name}_training_seconds_per_run": training / 10,
@@ -277,7 +266,7 @@ def _forward_and_back(form: Callable[[torch.Tensor], torch.Tensor], probs: torch
 
 
 def _milliseconds(step: Callable[[], None], repeats: int) -> float:
-    return 1e3 * timed(lambda: [step() for _ in range(repeats)]) / repeats
+    return 1e3 * timed(lambda: [step() for _ in range(repeats)])[0] / repeats
 
 
 def _recorded(step: Callable[[], None]) -> Callable[[], None]:
@@ -335,9 +324,9 @@ def main() -> None:
     if chosen.out is None:
         parser.error("--out says where the figures go")
     figures = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
-    if figures and figures["machine"] != machine():
+    machine = describe_machine(DEVICE)
+    if figures.setdefault("machine", machine) != machine:
         parser.error(f"{chosen.out} holds figures of another machine: {figures['machine']}")
-    figures["machine"] = machine()
     for name in chosen.only:
         more = PARTS[name]()
         figures |= more
