@@ -1,12 +1,13 @@
 import numpy as np
 
 from dwmr.seeding import rng
-from dwmr.worlds.frozen_lake import FrozenLake, Lake, make_level, tile_set
-from dwmr.worlds.grid_world import GridState, shortest_path, solve
+from dwmr.worlds import frozen_lake
+from dwmr.worlds.frozen_lake import FrozenLake, build_level, make_level, tile_set
+from dwmr.worlds.grid_world import GridState, shortest_path
 
 UP, RIGHT, LEFT, DOWN = range(4)
 HOLE = 9  # row 1, column 1
-LEVEL = Lake(tuple(cell == HOLE for cell in range(64)), (0, 0), (0, 2))
+LEVEL = build_level([cell == HOLE for cell in range(64)], start=0, goal=2)
 
 
 def test_moves_by_hand():
@@ -34,16 +35,16 @@ def test_levels_can_be_solved_and_differ():
     assert levels == [make_level(seed) for seed in range(50)]
     assert len(set(levels)) == 50
     for level in levels:
-        assert not level.holes[8 * level.start[0] + level.start[1]]
-        assert 1 <= len(solve(level)) <= 40
-    assert 5 < np.mean([sum(level.holes) for level in levels]) < 11
+        assert level.board[level.start] == frozen_lake.ICE
+        assert 1 <= len(level.solution()) <= 40
+    assert 5 < np.mean([level.board.count(frozen_lake.HOLE) for level in levels]) < 11
 
 
 def test_the_graph_of_a_level_has_its_reachable_cells():
     (graph,) = FrozenLake().true_graphs([7])
     level = make_level(7)
     cells = [8 * int(name.split()[1][:-1]) + int(name.split()[3]) for name in graph.states]
-    assert cells[0] == 8 * level.start[0] + level.start[1]
+    assert cells[0] == level.start
     assert set(cells) == {cell for cell in range(64) if shortest_path(level.moves, cells[0], cell) is not None}
     for cell, ends in zip(cells, graph.table, strict=True):
         assert [cells[end] for end in ends] == list(level.moves[cell])

@@ -191,12 +191,11 @@ def bare_env(name, **options):
 
 
 def test_reaching_the_goal_is_rewarded_and_ends_the_episode():
-    from dwmr.worlds.grid_world import solve
     from dwmr.worlds.ice_slider import make_level
 
     env = make("dwmr/IceSlider-v0", min_solution=2)
     env.reset(seed=4)
-    *way, last = solve(make_level(4, min_solution=2))
+    *way, last = make_level(4, min_solution=2).solution()
     for action in way:
         assert env.step(action)[1:4] == (0.0, False, False)
     assert env.step(last)[1:4] == (1.0, True, False)

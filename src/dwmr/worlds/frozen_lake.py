@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from dwmr.seeding import below, rng
 from dwmr.worlds import tiles
 from dwmr.worlds.actions import MOVES, target
-from dwmr.worlds.grid_world import N_CELLS, SIZE, GridState, GridWorld, Position, Table, cell_of, shortest_path
+from dwmr.worlds.grid_world import N_CELLS, SIZE, GridWorld, Level
 
 ICE, HOLE, GOAL, AGENT, AGENT_IN_HOLE, AGENT_ON_GOAL = range(6)
 N_CLASSES = 6
@@ -40,28 +40,6 @@ _ART = """
 
 
 @dataclass(frozen=True)
-class Lake:
-    """A level: where the holes are (64 cells, row by row), and (row, col) of start and goal."""
-
-    holes: tuple[bool, ...]
-    start: Position
-    goal: Position
-
-    @cached_property
-    def moves(self) -> Table:
-        return [
-            tuple(cell if hole else target(SIZE, SIZE, cell, action) for action in MOVES)
-            for cell, hole in enumerate(self.holes)
-        ]
-
-    @cached_property
-    def board(self) -> np.ndarray:
-        board = np.where(self.holes, np.uint8(HOLE), np.uint8(ICE)).reshape(SIZE, SIZE)
-        board[self.goal] = GOAL
-        return board
-
-
-@dataclass(frozen=True)
 class FrozenLake(GridWorld):
     """Walk one cell at a time; moves off the lake change nothing, and the ice is not slippery.
 
@@ -74,15 +52,12 @@ class FrozenLake(GridWorld):
 
     name = "frozenlake"
     n_classes = N_CLASSES
-    agent_labels = (AGENT, AGENT_IN_HOLE, AGENT_ON_GOAL)
 
-    def level(self, seed: int) -> Lake:
+    def level(self, seed: int) -> Level:
         return make_level(seed)
 
-    def labels(self, state: GridState) -> np.ndarray:
-        grid = state.level.board.copy()
-        grid.flat[state.agent] += AGENT
-        return grid
+    def label_with_agent(self, label: int) -> int:
+        return label + AGENT
 
     def tile_set(self) -> np.ndarray:
         return tile_set()
@@ -94,13 +69,23 @@ def tile_set() -> np.ndarray:
     return tiles.from_art(_ART, _PALETTE)
 
 
-def make_level(seed: int) -> Lake:
+def make_level(seed: int) -> Level:
     """The level of a seed: an eighth of the cells are holes, and some way leads from the start to the goal."""
     generator = rng(seed, "frozenlake level")
     while True:
         start, goal = below(generator, N_CELLS, 2).tolist()
         holes = [value == 0 for value in below(generator, 8, N_CELLS).tolist()]
         holes[start] = holes[goal] = False
-        level = Lake(tuple(holes), divmod(start, SIZE), divmod(goal, SIZE))
-        if start != goal and shortest_path(level.moves, cell_of(level.start), cell_of(level.goal)):
+        level = build_level(holes, start, goal)
+        if level.solution():
             return level
+
+
+def build_level(holes: Sequence[bool], start: int, goal: int) -> Level:
+    """The level with holes in some of its 64 cells."""
+    board = bytearray(HOLE if hole else ICE for hole in holes)
+    board[goal] = GOAL
+    moves = [
+        tuple(cell if hole else target(SIZE, SIZE, cell, action) for action in MOVES) for cell, hole in enumerate(holes)
+    ]
+    return Level(bytes(board), start, goal, moves)

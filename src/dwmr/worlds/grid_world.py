@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -17,36 +17,33 @@ from dwmr.worlds.world import World
 
 SIZE = 8
 N_CELLS = SIZE * SIZE
-MAX_TRIES = 1_000_000
 
-Position = tuple[int, int]
 Table = Sequence[Sequence[int]]
 
 
-class Level(Protocol):
-    """A level never changes. Cells count row by row."""
+@dataclass(frozen=True)
+class Level:
+    """A level never changes. Its 64 cells count row by row.
 
-    @property
-    def start(self) -> Position:
-        """(row, col) where the agent begins."""
+    board  the label of each cell without the agent
+    start  the cell where the agent begins
+    moves  for each cell, the cell where each action ends; a blocked move ends where it began
+    """
 
-    @property
-    def goal(self) -> Position: ...
+    board: bytes
+    start: int
+    goal: int
+    moves: Table = field(compare=False, repr=False)
 
-    @property
-    def moves(self) -> Table:
-        """For each of the 64 cells, the cell where each action ends. A blocked move ends where it began."""
-
-    @property
-    def board(self) -> np.ndarray:
-        """uint8 (8, 8), read-only: the labels without the agent."""
+    def solution(self) -> tuple[int, ...] | None:
+        """The fewest actions from the start to the goal, None if it cannot be reached."""
+        return shortest_path(self.moves, self.start, self.goal)
 
 
-@dataclass(frozen=True, order=True)
-class GridState:
+class GridState(NamedTuple):
     """A level and the cell where the agent is."""
 
-    level: Any
+    level: Level
     agent: int
 
 
@@ -60,8 +57,12 @@ class GridWorld(World):
     task_kinds: ClassVar[tuple[str, ...]] = ("levels",)
 
     @abstractmethod
-    def level(self, seed: int) -> Any:
-        """The `Level` of a seed."""
+    def level(self, seed: int) -> Level:
+        """The level of a seed."""
+
+    @abstractmethod
+    def label_with_agent(self, label: int) -> int:
+        """What the label of a cell becomes where the agent is."""
 
     @abstractmethod
     def tile_set(self) -> np.ndarray:
@@ -69,13 +70,18 @@ class GridWorld(World):
 
     def reset(self, seed: int) -> GridState:
         level = self.level(seed)
-        return GridState(level, cell_of(level.start))
+        return GridState(level, level.start)
 
     def step(self, state: GridState, action: int) -> GridState:
         return GridState(state.level, state.level.moves[state.agent][action])
 
     def solved(self, state: GridState) -> bool:
-        return state.agent == cell_of(state.level.goal)
+        return state.agent == state.level.goal
+
+    def labels(self, state: GridState) -> np.ndarray:
+        board = bytearray(state.level.board)
+        board[state.agent] = self.label_with_agent(board[state.agent])
+        return np.frombuffer(board, np.uint8).reshape(SIZE, SIZE)
 
     def draw(
         self, labels: np.ndarray, generator: np.random.Generator | None = None, split: str = "train"
@@ -87,22 +93,11 @@ class GridWorld(World):
 
     def task(self, number: int, kind: str = "", seed: int = 0) -> Task:
         level = self.level(number)
-        start, goal = (GridState(level, cell_of(position)) for position in (level.start, level.goal))
+        optimal = len(level.solution() or ())
         generator = rng(seed, "planning", self.name, number)
-        return Task(f"level {number}", self, start, goal, len(solve(level)), generator)
-
-
-def cell_of(position: Position) -> int:
-    """Cell number of (row, col)."""
-    return position[0] * SIZE + position[1]
-
-
-def solve(level: Level) -> tuple[int, ...]:
-    """A shortest solution, as actions; of several always the same one."""
-    solution = shortest_path(level.moves, cell_of(level.start), cell_of(level.goal))
-    if solution is None:
-        raise ValueError("the level has no solution")
-    return solution
+        return Task(
+            f"level {number}", self, GridState(level, level.start), GridState(level, level.goal), optimal, generator
+        )
 
 
 def shortest_path(table: Table, start: int, goal: int) -> tuple[int, ...] | None:
@@ -110,23 +105,16 @@ def shortest_path(table: Table, start: int, goal: int) -> tuple[int, ...] | None
 
     Breadth first, first in first out, actions in order: of several shortest paths always the same one.
     """
-    came_from: dict[int, tuple[int, int]] = {start: (start, -1)}
+    ways: dict[int, tuple[int, ...]] = {start: ()}
     queue = [start]
     for cell in queue:
         if cell == goal:
-            break
+            return ways[cell]
         for action, end in enumerate(table[cell]):
-            if end not in came_from:
-                came_from[end] = (cell, action)
+            if end not in ways:
+                ways[end] = (*ways[cell], action)
                 queue.append(end)
-    if goal not in came_from:
-        return None
-    path = []
-    cell = goal
-    while cell != start:
-        cell, action = came_from[cell]
-        path.append(action)
-    return tuple(reversed(path))
+    return None
 
 
 def reachable(successors: Sequence[Iterable[int]], start: int) -> set[int]:

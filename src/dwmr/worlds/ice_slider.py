@@ -8,100 +8,67 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from dwmr.seeding import rng
 from dwmr.worlds import tiles
 from dwmr.worlds.actions import DOWN, LEFT, MOVES, RIGHT, UP, target
-from dwmr.worlds.grid_world import (
-    MAX_TRIES,
-    N_CELLS,
-    SIZE,
-    GridState,
-    GridWorld,
-    Position,
-    Table,
-    cell_of,
-    reachable,
-    shortest_path,
-)
+from dwmr.worlds.grid_world import N_CELLS, SIZE, GridWorld, Level, Table, reachable
 from dwmr.worlds.tasks import Task
 
 ROCK, ICE, GOAL, AGENT = range(4)
-N_CLASSES = 4
+MAX_TRIES = 1_000_000
 
 _NEIGHBOURS = [[target(SIZE, SIZE, cell, action) for cell in range(N_CELLS)] for action in MOVES]
 
 
-@dataclass(frozen=True)
-class Level:
-    """Where the rocks are (64 cells, row by row), and (row, col) of start and goal."""
-
-    rocks: tuple[bool, ...]
-    start: Position
-    goal: Position
-
-    @cached_property
-    def moves(self) -> Table:
-        return _slides(self.rocks)
-
-    @cached_property
-    def board(self) -> np.ndarray:
-        board = np.where(self.rocks, np.uint8(ROCK), np.uint8(ICE)).reshape(SIZE, SIZE)
-        board[self.goal] = GOAL
-        return board
-
-
-def make_level(seed: int, min_solution: int = 1, easy: bool = False) -> Level:
-    """The level of a seed: longer to solve than ``min_solution`` moves and, unless ``easy``, with a trap.
+def make_level(seed: int, min_solution: int = 1) -> Level:
+    """The level of a seed: longer to solve than ``min_solution`` moves, and with a trap.
 
     A trap is a cell where the agent can come to a stop and from which the goal can no longer be reached.
     """
-    rng = random.Random(seed)
+    dice = random.Random(seed)
     for _ in range(MAX_TRIES):
-        start = (0, rng.randint(0, SIZE - 1))
-        goal = (SIZE - 1, rng.randint(0, SIZE - 1))
-        rocks = [rng.randint(0, 4) == 0 for _ in range(N_CELLS)]
-        rocks[cell_of(start)] = rocks[cell_of(goal)] = False
-        table = _slides(rocks)
-        solution = shortest_path(table, cell_of(start), cell_of(goal))
-        if solution is None or len(solution) <= min_solution:
-            continue
-        if easy or _has_trap(table, cell_of(start), cell_of(goal)):
-            return Level(tuple(rocks), start, goal)
+        start = dice.randrange(SIZE)
+        goal = N_CELLS - SIZE + dice.randrange(SIZE)
+        rocks = [dice.randrange(5) == 0 for _ in range(N_CELLS)]
+        rocks[start] = rocks[goal] = False
+        level = build_level(rocks, start, goal)
+        solution = level.solution()
+        if solution is not None and len(solution) > min_solution and _has_trap(level):
+            return level
     raise ValueError(f"no level with a solution longer than {min_solution} moves in {MAX_TRIES:,} tries (seed {seed})")
+
+
+def build_level(rocks: Sequence[bool], start: int, goal: int) -> Level:
+    """The level with rocks in some of its 64 cells."""
+    board = bytearray(ROCK if rock else ICE for rock in rocks)
+    board[goal] = GOAL
+    return Level(bytes(board), start, goal, _slides(rocks))
 
 
 @dataclass(frozen=True)
 class IceSlider(GridWorld):
-    """Slide to the goal.
-
-    Labels: rock 0, ice 1, goal 2, agent 3; the agent hides the goal.
+    """Slide to the goal. Labels: rock 0, ice 1, goal 2, agent 3; the agent hides the goal.
 
     Args:
         min_solution: levels take more moves than this.
-        easy: also accept levels without a trap.
     """
 
     min_solution: int = 8
-    easy: bool = False
 
     name = "iceslider"
     walk_stream = "dwmr.envs.ice_slider"
     sizes = {"train": 40_000, "val": 10_000, "test": 10_000}  # noqa: RUF012
-    n_classes = N_CLASSES
-    agent_labels = (AGENT,)
+    n_classes = 4
     task_kinds = ("min_solution_8", "min_solution_1")
 
     def level(self, seed: int) -> Level:
-        return make_level(seed, self.min_solution, self.easy)
+        return make_level(seed, self.min_solution)
 
-    def labels(self, state: GridState) -> np.ndarray:
-        grid = state.level.board.copy()
-        grid.flat[state.agent] = AGENT
-        return grid
+    def label_with_agent(self, label: int) -> int:
+        return AGENT
 
     def tile_set(self) -> np.ndarray:
         return tiles.ice_slider()
@@ -116,7 +83,7 @@ class IceSlider(GridWorld):
         )
 
 
-def _slides(rocks: Sequence[bool]) -> list[tuple[int, ...]]:
+def _slides(rocks: Sequence[bool]) -> Table:
     """Table of moves. A slide from a cell ends where the slide from the next free cell ends."""
     ends = [list(range(N_CELLS)) for _ in MOVES]
     for action, cells in (
@@ -133,9 +100,9 @@ def _slides(rocks: Sequence[bool]) -> list[tuple[int, ...]]:
     return list(zip(*ends))
 
 
-def _has_trap(table: Table, start: int, goal: int) -> bool:
-    before: list[list[int]] = [[] for _ in table]
-    for cell, ends in enumerate(table):
+def _has_trap(level: Level) -> bool:
+    before: list[list[int]] = [[] for _ in level.moves]
+    for cell, ends in enumerate(level.moves):
         for end in ends:
             before[end].append(cell)
-    return not reachable(table, start) <= reachable(before, goal)
+    return not reachable(level.moves, level.start) <= reachable(before, level.goal)

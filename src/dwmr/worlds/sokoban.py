@@ -80,7 +80,6 @@ class Sokoban(World):
     action_names = NAMES
     n_classes = N_CLASSES
     image_shape = (3, SIZE * tiles.SIDE, SIZE * tiles.SIDE)
-    agent_labels = (AGENT, AGENT_ON_GOAL)
     task_kinds = ("rooms",)
 
     def __post_init__(self) -> None:

@@ -38,7 +38,6 @@ class World(ABC):
         image_shape: (channels, height, width) of a frame.
         sizes: transitions in each split.
         levels: seeds of the levels in each split.
-        agent_labels: labels of a cell that holds the agent; None if the whole board counts.
         small_levels: whether the states of a level are few enough to list them all.
         task_kinds: kinds of planning tasks, the main one first; none if the world has no tasks.
         task_numbers: numbers of the tasks of each kind.
@@ -55,7 +54,6 @@ class World(ABC):
         "val": range(1000, 1250),
         "test": range(1250, 1500),
     }
-    agent_labels: ClassVar[tuple[int, ...] | None] = None
     small_levels: ClassVar[bool] = False
     task_kinds: ClassVar[tuple[str, ...]] = ()
     task_numbers: ClassVar[range] = range(2000, 2100)
@@ -136,12 +134,11 @@ class World(ABC):
         starts = [self.reset(level) for level in levels[:needed]]
         generator = rng(seed, "level walk", self.walk_stream or self.name, split)
         actions = below(generator, len(self.action_names), (episodes, steps))
-        walks = (
-            accumulate(chosen, self.step, initial=starts[index // per_level])
-            for index, chosen in enumerate(actions.tolist())
-        )
-        labels = np.array([self.labels(state) for walk in walks for state in walk])
-        return labels.reshape(episodes, steps + 1, *labels.shape[1:]), actions
+        labels = np.empty((episodes, steps + 1, *self.labels(starts[0]).shape), np.uint8)
+        for index, chosen in enumerate(actions.tolist()):
+            for step, state in enumerate(accumulate(chosen, self.step, initial=starts[index // per_level])):
+                labels[index, step] = self.labels(state)
+        return labels, actions
 
     # Planning
 
