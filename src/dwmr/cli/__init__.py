@@ -15,7 +15,6 @@ import dwmr
 from dwmr.cli import campaigns, collecting, evaluating, exporting, learning, plans  # noqa: F401 - register their commands
 from dwmr.cli.common import app, err, say
 from dwmr.errors import ExportFailed, InputError, TrainingDiverged
-from dwmr.worlds.digits import DigitsUnavailable
 
 COMMANDS = ["collect", "inspect", "presets", "train", "evaluate", "certify", "explore", "distil", "train-heuristic"]
 COMMANDS += ["plan", "plan-level", "plan-tasks", "export", "tune", "reproduce"]
@@ -52,7 +51,7 @@ def main() -> None:
         if not error.format_message():  # no command given: the help has been printed
             sys.exit(0)
         _fail(error.format_message())
-    except (InputError, TrainingDiverged, ExportFailed, DigitsUnavailable) as error:
+    except (InputError, TrainingDiverged, ExportFailed) as error:
         _fail(str(error))
     except OSError as error:
         named = f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror

@@ -5,15 +5,14 @@ from __future__ import annotations
 import functools
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from dwmr.errors import InputError, unknown
 from dwmr.files import cache_folder
-from dwmr.worlds.mnist import CONTENT_SHA256, SIDE, DigitsUnavailable, Mnist, content_sha256, load_mnist, read_folder
-
-__all__ = ["SPLITS", "Digits", "DigitsUnavailable", "load_digits"]
+from dwmr.worlds.mnist import CONTENT_SHA256, SIDE, Mnist, content_sha256, load_mnist, read_folder
 
 SPLITS = ("train", "val", "test")
 
@@ -31,14 +30,19 @@ class Digits:
     source: str
 
     def __post_init__(self) -> None:
-        if len(self.by_label) != 10:
-            raise InputError(f"expected images of ten digits, got {len(self.by_label)} arrays")
         for digit, images in enumerate(self.by_label):
-            if images.dtype != np.uint8 or images.shape[1:] != (SIDE, SIDE) or len(images) == 0:
-                raise InputError(
-                    f"digit {digit} of {self.source}: expected uint8 images (count ≥ 1, {SIDE}, {SIDE}), "
-                    f"got {images.dtype} {images.shape}"
-                )
+            if not len(images):
+                raise InputError(f"{self.source}: there is no image of the digit {digit}")
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """int64 (10,): the number of images of each digit."""
+        return np.array([len(images) for images in self.by_label])
+
+    @cached_property
+    def pictures(self) -> np.ndarray:
+        """A black picture, then the images of all digits by label."""
+        return np.concatenate([np.zeros((1, SIDE, SIDE), np.uint8), *self.by_label])
 
 
 def load_digits(

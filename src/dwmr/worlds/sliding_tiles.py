@@ -24,6 +24,7 @@ GUTTER = 1
 MAX_CELLS = 100  # labels of more than two digits do not fit on a tile
 MAX_PACKED_CELLS = 16  # four bits a cell in 64
 
+_CHUNK = 1024  # frames drawn at once
 _FAIR_DRAW = 12  # divisible by 2, 3 and 4, the possible numbers of moves
 _TILE_BITS = 4
 
@@ -164,12 +165,6 @@ def step_batch(boards: np.ndarray, actions: np.ndarray) -> np.ndarray:
     return after.reshape(boards.shape)
 
 
-def valid_actions(board: np.ndarray) -> tuple[int, ...]:
-    """The moves that change the board."""
-    blank = int(np.argmin(board))
-    return tuple(np.flatnonzero(_blank_moves(*board.shape)[blank] != blank).tolist())
-
-
 def solvable(board: np.ndarray, goal: np.ndarray) -> bool:
     """Whether moves lead from board to goal.
 
@@ -261,19 +256,19 @@ def draw(boards: np.ndarray, digits: Digits, generator: np.random.Generator) -> 
     rows, cols = boards.shape[1:]
     images = np.zeros((len(boards), *SlidingTiles((rows, cols)).image_shape), np.uint8)
     places = 1 if rows * cols <= 10 else 2  # decimal places of the largest label
-    figures = np.stack([boards // 10**place % 10 for place in range(places)], axis=-1)
-    counts = np.array([len(pictures) for pictures in digits.by_label])
-    picks = below(generator, counts[figures], figures.shape)
-    for row, col in np.ndindex(rows, cols):
-        top, left = (GUTTER + index * (TILE + GUTTER) for index in (row, col))
-        for label in range(1, rows * cols):
-            frames = np.flatnonzero(boards[:, row, col] == label)
-            pictures = [
-                digits.by_label[label // 10**place % 10][picks[frames, row, col, place]]
-                for place in range(1 if label < 10 else 2)
-            ]
-            tile = pictures[0] if label < 10 else np.concatenate([_half(p) for p in reversed(pictures)], axis=-1)
-            images[frames, 0, top : top + TILE, left : left + TILE] = tile
+    first = np.cumsum([1, *digits.counts[:-1]])
+    for start in range(0, len(boards), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        figures = np.stack([boards[part] // 10**place % 10 for place in range(places)], axis=-1)
+        picks = first[figures] + below(generator, digits.counts[figures], figures.shape)
+        picks[boards[part] == 0] = 0  # the black picture
+        for row, col in np.ndindex(rows, cols):
+            tiles = digits.pictures[picks[:, row, col, 0]]
+            if (two := boards[part, row, col] >= 10).any():
+                tens = digits.pictures[picks[two, row, col, 1]]
+                tiles[two] = np.concatenate([_half(tens), _half(tiles[two])], axis=-1)
+            top, left = (GUTTER + index * (TILE + GUTTER) for index in (row, col))
+            images[part, 0, top : top + TILE, left : left + TILE] = tiles
     return images
 
 
