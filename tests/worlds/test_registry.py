@@ -17,6 +17,7 @@ from dwmr.seeding import rng  # noqa: E402
 from dwmr.worlds.registry import ENVIRONMENTS, WORLDS  # noqa: E402
 
 IDS = sorted(name for name in gymnasium.registry if name.startswith("dwmr/"))
+ALWAYS_MOVES = {"dwmr/LightsOut-v0"}
 OFFLINE = {"dwmr/SlidingTiles-v0": {"digits": "sklearn"}}
 
 
@@ -133,7 +134,7 @@ def test_illegal_moves_and_the_no_op_change_nothing(name):
                 assert np.array_equal(info["state"], before)
                 assert (reward, terminated, truncated) == (0.0, False, False)
                 blocked += action != noop
-    assert blocked
+    assert blocked or name in ALWAYS_MOVES
 
 
 @pytest.mark.parametrize("name", IDS)

@@ -144,7 +144,10 @@ def _certificate(
             f"{test.image_shape} and {test.n_actions}"
         )
     world = WORLDS.get(test.about.get("benchmark", ""))
-    graphs = world.true_graphs(world.levels["test"][:levels], seed) if world is not None and levels else None
+    graphs = None
+    if world is not None and levels:
+        drawn = world.with_digits(test.about.get("digits", "mnist"))
+        graphs = drawn.true_graphs(world.levels["test"][:levels], seed)
     return dwmr.certify(
         model.encode, model.predict, test, rollouts=splits.rollout, graphs=graphs, horizon=horizon, seed=seed
     )

@@ -85,7 +85,7 @@ def make_transitions(
     world = find_world(name).with_digits(digits)
     if split not in world.sizes:
         raise unknown("split", split, world.sizes)
-    episodes, steps = world.split_shape(world.sizes[split] if count is None else count)
+    episodes, steps = world.split_shape(split, world.sizes[split] if count is None else count)
     states, actions = world.walk(seed, split, episodes, steps)
     state, next_state = _flat(states[:, :-1]), _flat(states[:, 1:])
     generator = rng(seed, f"{world.name} digits", split)

@@ -8,6 +8,7 @@ from dwmr.errors import InputError, unknown
 from dwmr.worlds.digit_jump import DigitJump
 from dwmr.worlds.frozen_lake import FrozenLake
 from dwmr.worlds.ice_slider import IceSlider
+from dwmr.worlds.lights_out import LightsOut
 from dwmr.worlds.sliding_tiles import SlidingTiles
 from dwmr.worlds.sokoban import Sokoban
 from dwmr.worlds.tasks import Task
@@ -22,12 +23,20 @@ ENVIRONMENTS: dict[str, type[World]] = {}
 """Gymnasium environments: the id without ``dwmr/``, and the world, whose options `gymnasium.make` takes."""
 
 
-def register(world: World, environment: str, *, noisy: bool = False) -> None:
-    """Add a world and its Gymnasium id; ``noisy`` also adds the same with pixel noise, as ``name-noisy``."""
-    WORLDS[world.name] = world
-    ENVIRONMENTS[environment] = type(world)
+def register(world: World, environment: str, *, noisy: bool = False, **variants: World) -> None:
+    """Add a world and its Gymnasium id.
+
+    Args:
+        world: with the options that its name stands for.
+        environment: the id without ``dwmr/``.
+        noisy: also add the world with pixel noise, as ``name-noisy``.
+        **variants: the same world with other options, also added, each as ``name-variant``.
+    """
     if noisy:
-        WORLDS[f"{world.name}-noisy"] = replace(world, noise=NOISE_STD)
+        variants = {"noisy": replace(world, noise=NOISE_STD), **variants}
+    WORLDS[world.name] = world
+    WORLDS.update({f"{world.name}-{variant}": other for variant, other in variants.items()})
+    ENVIRONMENTS[environment] = type(world)
 
 
 def find_world(name: str) -> World:
@@ -60,3 +69,4 @@ register(IceSlider(min_solution=1), "IceSlider-v0", noisy=True)
 register(DigitJump(), "DigitJump-v0")
 register(Sokoban(), "Sokoban-v0", noisy=True)
 register(FrozenLake(), "FrozenLake-v0", noisy=True)
+register(LightsOut(), "LightsOut-v0", digits=LightsOut(style="digits"), twisted=LightsOut(twisted=True))

@@ -95,7 +95,7 @@ class SlidingTiles(World):
     def drawing(self, split: str) -> dict[str, Any]:
         return {"digits": load_digits(self.digits, split).source}
 
-    def split_shape(self, count: int) -> tuple[int, int]:
+    def split_shape(self, split: str, count: int) -> tuple[int, int]:
         return 1, count
 
     def walk(self, seed: int, split: str, episodes: int, steps: int) -> tuple[np.ndarray, np.ndarray]:

@@ -132,3 +132,23 @@ def shortest_solution(world: World, start: Any) -> tuple[Any, int]:
                 states.append(after)
                 steps.append(done + 1)
     raise ValueError("no moves solve the state")
+
+
+def distance(world: World, start: Any, goal: Any) -> int:
+    """Fewest moves from start to goal, where every move can be undone by other moves. Searches from both ends."""
+    layers, seen = [[start], [goal]], [{world.key(start)}, {world.key(goal)}]
+    moves = 0
+    while seen[0].isdisjoint(seen[1]):
+        side = int(len(layers[0]) > len(layers[1]))
+        if not layers[side]:
+            raise ValueError("no moves lead from the start to the goal")
+        layer = []
+        for state in layers[side]:
+            for action in range(len(world.action_names)):
+                after = world.step(state, action)
+                if (key := world.key(after)) not in seen[side]:
+                    seen[side].add(key)
+                    layer.append(after)
+        layers[side] = layer
+        moves += 1
+    return moves

@@ -82,6 +82,16 @@ def paint(labels: np.ndarray, tiles: np.ndarray) -> np.ndarray:
     return images.reshape(n, 3, rows * SIDE, cols * SIDE)
 
 
+def mosaic(cells: np.ndarray, pictures: np.ndarray) -> np.ndarray:
+    """Put a picture of any size into every cell.
+
+    Indices of pictures (N, rows, cols) and pictures uint8 (P, C, h, w) give images uint8 (N, C, h·rows, w·cols).
+    """
+    n, rows, cols = cells.shape
+    channels, height, width = pictures.shape[1:]
+    return pictures[cells].transpose(0, 3, 1, 4, 2, 5).reshape(n, channels, rows * height, cols * width)
+
+
 def from_art(art: str, palette: dict[str, tuple[int, int, int]]) -> np.ndarray:
     """Tiles side by side in characters as uint8 (tiles, 8, 8, 3)."""
     pixels = np.array([[palette[pixel] for pixel in row] for row in art.split()], np.uint8)

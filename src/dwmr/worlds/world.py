@@ -47,18 +47,20 @@ class World(ABC):
 
     name: ClassVar[str]
     walk_stream: ClassVar[str] = ""
-    action_names: ClassVar[tuple[str, ...]]
     sizes: ClassVar[Mapping[str, int]] = {"train": 20_000, "val": 5_000, "test": 5_000}
     levels: ClassVar[Mapping[str, range]] = {
         "train": range(1000),
         "val": range(1000, 1250),
         "test": range(1250, 1500),
     }
-    small_levels: ClassVar[bool] = False
     task_kinds: ClassVar[tuple[str, ...]] = ()
     task_numbers: ClassVar[range] = range(2000, 2100)
 
     # Rules
+
+    @property
+    @abstractmethod
+    def action_names(self) -> tuple[str, ...]: ...
 
     @property
     @abstractmethod
@@ -117,7 +119,7 @@ class World(ABC):
 
     # Data
 
-    def split_shape(self, count: int) -> tuple[int, int]:
+    def split_shape(self, split: str, count: int) -> tuple[int, int]:
         """How many episodes of how many steps make at least ``count`` transitions; levels are kept whole."""
         return -(-count // (EPISODE_STEPS * EPISODES_PER_LEVEL)) * EPISODES_PER_LEVEL, EPISODE_STEPS
 
@@ -154,6 +156,10 @@ class World(ABC):
     def rules(self) -> Rules:
         """The rules over numbered states, for searches."""
         return StateNumbers(self)
+
+    @property
+    def small_levels(self) -> bool:
+        return False
 
     def true_graphs(self, levels: Sequence[int] | None = None, seed: int = 0) -> list[StateGraph] | None:
         """The true graph of each level, by default of the test levels; None if levels have too many states."""

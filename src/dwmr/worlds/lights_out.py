@@ -1,0 +1,146 @@
+"""LightsOut: pressing a cell switches it and its neighbours; the goal is to switch all off."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dwmr.errors import unknown
+from dwmr.seeding import below
+from dwmr.worlds import tiles
+from dwmr.worlds.actions import MOVES, target
+from dwmr.worlds.digits import load_digits
+from dwmr.worlds.puzzle import Puzzle
+from dwmr.worlds.world import World
+
+SIDE = 14
+STYLES = ("plus", "digits")
+MAX_SIZE = 8
+
+_MAX_SMALL = 4
+_TURN = 1.5  # radians at the centre of a twisted picture
+
+
+@dataclass(frozen=True)
+class LightsOut(Puzzle):
+    """Switch off all lights. A state is the number whose bit ``row * size + col`` tells whether that cell is on.
+
+    Labels: off 0, on 1. The action ``row * size + col`` presses that cell. All boards are boards that presses can
+    solve. Size 4 has 4,096 of them, size 5 has 8.4 million; tasks are near from size 5 on.
+
+    Args:
+        size: rows and columns, 2 to 8.
+        style: ``plus`` draws a plus sign where a cell is on; ``digits`` draws a handwritten 1 there, else a 0,
+            in fresh handwriting in every frame.
+        twisted: twist the picture around its centre.
+        digits: source of the digits, as `dwmr.worlds.digits.load_digits` takes it.
+    """
+
+    size: int = 4
+    style: str = "plus"
+    twisted: bool = False
+    digits: str = "mnist"
+
+    name = "lightsout"
+    n_classes = 2
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.size <= MAX_SIZE:
+            raise ValueError(f"size must lie between 2 and {MAX_SIZE}, got {self.size}")
+        if self.style not in STYLES:
+            raise unknown("style", self.style, STYLES)
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        return tuple(f"press-{row}-{col}" for row in range(self.size) for col in range(self.size))
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        return 1, self.size * SIDE, self.size * SIDE
+
+    @property
+    def small_levels(self) -> bool:
+        return self.size <= _MAX_SMALL
+
+    @property
+    def many_states(self) -> bool:
+        return self.size > _MAX_SMALL
+
+    def random_state(self, generator: np.random.Generator) -> int:
+        state = 0
+        for action, pressed in enumerate(below(generator, 2, self.size**2).tolist()):
+            if pressed:
+                state = self.step(state, action)
+        return state
+
+    def step(self, state: int, action: int) -> int:
+        return state ^ _presses(self.size)[action]
+
+    def solved(self, state: int) -> bool:
+        return state == 0
+
+    def labels(self, state: int) -> np.ndarray:
+        bits = np.unpackbits(np.frombuffer(state.to_bytes(8, "little"), np.uint8), bitorder="little")
+        return bits[: self.size**2].reshape(self.size, self.size)
+
+    def state_name(self, state: int) -> str:
+        return "/".join("".join(map(str, row)) for row in self.labels(state))
+
+    def draw(self, labels: np.ndarray, generator: np.random.Generator, split: str = "train") -> np.ndarray:
+        if self.style == "plus":
+            images = tiles.mosaic(labels, _plus_signs())
+        else:
+            pictures, counts = _zeros_and_ones(self.digits, split)
+            picks = below(generator, counts[labels], labels.shape)
+            images = tiles.mosaic(picks + labels * counts[0], pictures)
+        if self.twisted:
+            rows, cols = _twist(self.size * SIDE)
+            images = images[:, :, rows, cols]
+        return images
+
+    def with_digits(self, source: str) -> World:
+        return replace(self, digits=source)
+
+    def drawing(self, split: str) -> dict[str, Any]:
+        return {"digits": load_digits(self.digits, split).source} if self.style == "digits" else {}
+
+
+@functools.cache
+def _presses(size: int) -> list[int]:
+    """The cells that each action switches, as sets of bits."""
+    return [
+        functools.reduce(int.__or__, (1 << target(size, size, cell, move) for move in MOVES), 1 << cell)
+        for cell in range(size**2)
+    ]
+
+
+@functools.cache
+def _plus_signs() -> np.ndarray:
+    """uint8 (2, 1, 14, 14): nothing, and a plus sign."""
+    pictures = np.zeros((2, 1, SIDE, SIDE), np.uint8)
+    pictures[1, 0, 6:8, 2:12] = pictures[1, 0, 2:12, 6:8] = 255
+    return pictures
+
+
+@functools.lru_cache(maxsize=4)
+def _zeros_and_ones(source: str, split: str) -> tuple[np.ndarray, np.ndarray]:
+    """Pictures of zeros, then of ones, uint8 (P, 1, 14, 14), at half their size; how many there are of each."""
+    zeros, ones = load_digits(source, split).by_label[:2]
+    pictures = np.concatenate([zeros, ones]).reshape(-1, 1, SIDE, 2, SIDE, 2)
+    return (pictures.astype(np.uint16).sum((3, 5)) // 4).astype(np.uint8), np.array([len(zeros), len(ones)])
+
+
+@functools.cache
+def _twist(side: int) -> tuple[np.ndarray, np.ndarray]:
+    """For each pixel of a twisted picture, the row and column of the pixel it shows.
+
+    Circles around the centre are turned, the smaller the further; the corners stay.
+    """
+    down, right = np.mgrid[:side, :side] - (side - 1) / 2
+    radius = np.hypot(down, right)
+    angle = np.arctan2(down, right) + _TURN * np.maximum(0, 1 - radius / (side / 2))
+    rows, cols = (np.rint(radius * part(angle) + (side - 1) / 2).astype(int) for part in (np.sin, np.cos))
+    return rows.clip(0, side - 1), cols.clip(0, side - 1)

@@ -1,0 +1,93 @@
+"""Worlds of a single level, whose splits hold out states."""
+
+from __future__ import annotations
+
+import zlib
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dwmr.seeding import below, rng
+from dwmr.worlds.tasks import Task, distance
+from dwmr.worlds.world import World
+
+NEAR = 8
+"""Most moves between start and goal of a task where there are too many states for any goal."""
+
+_SPLITS = ("test", "val", *["train"] * 8)
+_SPARE = 4
+
+
+@dataclass(frozen=True)
+class Puzzle(World):
+    """A world whose states can all be reached from each other.
+
+    A hash of its labels puts each state into a split: 80% are training states, 10% validation and 10% test states.
+    Training episodes stay within training states. In the other splits every transition is an episode of its own, from
+    a state of the split; what it leads to may be a training state. Roll-outs start in test states and go anywhere, and
+    tasks lead from test states to any state, or to one at most 8 moves away if there are many.
+    """
+
+    levels = dict.fromkeys(("train", "val", "test"), range(1))
+    task_kinds = ("pairs",)
+
+    @abstractmethod
+    def random_state(self, generator: np.random.Generator) -> Any:
+        """Any state, all of them equally likely."""
+
+    def reset(self, seed: int) -> Any:
+        generator = rng(seed, self.name, "reset")
+        state = self.random_state(generator)
+        while self.solved(state):
+            state = self.random_state(generator)
+        return state
+
+    def split_of(self, state: Any) -> str:
+        """The split that the state belongs to."""
+        return _SPLITS[zlib.crc32(self.labels(state).tobytes()) % len(_SPLITS)]
+
+    def split_shape(self, split: str, count: int) -> tuple[int, int]:
+        return super().split_shape(split, count) if split == "train" else (count, 1)
+
+    def walk(self, seed: int, split: str, episodes: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """Walks of random actions from random states; training walks leave out actions that leave their split."""
+        generator = rng(seed, self.name, "walk", split)
+        walks = [self._episode(generator, split, steps) for _ in range(episodes)]
+        labels = np.array([self.labels(state) for states, _ in walks for state in states])
+        actions = np.array([actions for _, actions in walks], np.int64)
+        return labels.reshape(episodes, steps + 1, *labels.shape[1:]), actions
+
+    def _episode(self, generator: np.random.Generator, split: str, steps: int) -> tuple[list[Any], list[int]]:
+        while True:
+            states, actions = [self._start(generator, "test" if split == "rollout" else split)], list[int]()
+            for action in below(generator, len(self.action_names), _SPARE * steps).tolist():
+                after = self.step(states[-1], action)
+                if split != "train" or self.split_of(after) == "train":
+                    states.append(after)
+                    actions.append(action)
+                if len(actions) == steps:
+                    return states, actions
+
+    def _start(self, generator: np.random.Generator, split: str) -> Any:
+        state = self.random_state(generator)
+        while self.split_of(state) != split:
+            state = self.random_state(generator)
+        return state
+
+    @property
+    @abstractmethod
+    def many_states(self) -> bool:
+        """Whether there are too many states for tasks to any goal: more than ten million."""
+
+    def task(self, number: int, kind: str = "", seed: int = 0) -> Task:
+        generator = rng(seed, "planning", self.name, number)
+        start = goal = self._start(generator, "test")
+        while self.key(goal) == self.key(start):
+            if self.many_states:
+                for action in below(generator, len(self.action_names), NEAR).tolist():
+                    goal = self.step(goal, action)
+            else:
+                goal = self.random_state(generator)
+        return Task(f"pair {number}", self, start, goal, distance(self, start, goal), generator)
