@@ -35,9 +35,6 @@ def collect(
     render: Annotated[
         bool, typer.Option("--render", help="With --env: store rendered frames instead of observations.")
     ] = False,
-    episode_steps: Annotated[
-        int | None, typer.Option(help="With --env: reset after this many actions (default 200).", min=1)
-    ] = None,
     seed: Seed = 0,
 ) -> None:
     """Collect transitions from random actions in a world, or in any Gymnasium environment.
@@ -48,15 +45,14 @@ def collect(
         raise InputError("name a world or an environment: dwmr collect iceslider …, or dwmr collect --env ID …")
     check_output(destination)
     if env is not None:
-        from dwmr.data.gym_collect import EPISODE_STEPS, collect_env
+        from dwmr.data.gym_collect import collect_env
 
         if transitions is None:
             raise InputError("--env needs --transitions, the size of the training split")
-        steps = EPISODE_STEPS if episode_steps is None else episode_steps
-        collect_env(env, destination, transitions=transitions, seed=seed, render=render, episode_steps=steps)
+        collect_env(env, destination, transitions=transitions, seed=seed, render=render)
     elif world is not None:
-        if render or episode_steps is not None:
-            raise InputError("--render and --episode-steps need --env")
+        if render:
+            raise InputError("--render needs --env")
         collect_world(world, destination, seed=seed, transitions=transitions, digits=digits)
     splits = load_splits(destination)
     preview = _preview(splits.train, destination / "preview.png")

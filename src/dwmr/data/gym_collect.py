@@ -6,7 +6,7 @@ gives the same bytes again. No two splits share a reset seed.
 
 from __future__ import annotations
 
-import difflib
+import json
 import math
 import warnings
 from collections.abc import Iterator, Mapping
@@ -25,12 +25,10 @@ from dwmr.seeding import below, rng
 
 SPLITS = ("train", "val", "test", "rollout")
 MAX_ROLLOUTS = 50
-EPISODE_STEPS = 200
+EPISODE_STEPS = 200  # then reset, so that a random walk does not stay in a corner for good
 CHANNELS = (1, 3, 4)
 
 _TRANSITIONS_PER_ROLLOUT = 200
-
-Arrays = dict[str, np.ndarray]
 
 
 def collect_env(
@@ -40,7 +38,6 @@ def collect_env(
     transitions: int,
     seed: int = 0,
     render: bool = False,
-    episode_steps: int = EPISODE_STEPS,
     env_options: Mapping[str, Any] | None = None,
     progress: bool | None = None,
 ) -> None:
@@ -55,8 +52,6 @@ def collect_env(
         transitions: size of ``train``.
         seed: the data seed.
         render: store what the environment renders instead of what it observes.
-        episode_steps: reset after this many actions in ``train``, ``val`` and ``test``, so that a random walk does not
-            stay in a corner for good.
         env_options: keyword arguments for `gymnasium.make`.
         progress: show a progress bar; by default if standard error is a terminal.
 
@@ -64,10 +59,8 @@ def collect_env(
         InputError: the environment is unknown or cannot be made, or has no discrete actions or no images.
         FileExistsError: ``out`` exists already.
     """
-    numbers = (("transitions", transitions, 1), ("seed", seed, 0), ("episode_steps", episode_steps, 1))
-    for name, number, least in numbers:
-        if number < least:
-            raise InputError(f"{name} must be at least {least}, got {number}")
+    if transitions < 1:
+        raise InputError(f"transitions must be at least 1, got {transitions}")
     try:
         from gymnasium.error import Error as GymnasiumError
     except ImportError as error:
@@ -77,9 +70,7 @@ def collect_env(
     counts = {"train": transitions, "val": held_out, "test": held_out}
     episodes = min(MAX_ROLLOUTS, max(1, transitions // _TRANSITIONS_PER_ROLLOUT))
     options = dict(env_options or {})
-    storable = bool | int | float | str | None  # what JSON can hold
-    plain = {name: value if isinstance(value, storable) else repr(value) for name, value in options.items()}
-    about = {"env": env_id, "seed": seed, "render": render, "episode_steps": episode_steps, "options": plain}
+    about = {"env": env_id, "seed": seed, "render": render, "options": json.loads(json.dumps(options, default=repr))}
     try:
         with (
             atomic_folder(out) as folder,
@@ -87,18 +78,12 @@ def collect_env(
             bar(f"collecting {env_id}", sum(counts.values()) + episodes * HORIZONS[-1], show=progress) as shown,
         ):
             player = _Player(env, env_id, render, first_seed=next(_reset_seeds(seed, "train")))
-            recorded = {
-                split: _record(player, seed, split, count, episode_steps, shown) for split, count in counts.items()
-            }
+            recorded = {split: _record(player, seed, split, count, shown) for split, count in counts.items()}
             recorded["rollout"] = _record_rollouts(player, seed, episodes, shown)
-            n_classes = _check_labels(recorded, player.labelled)
+            n_classes = _stack_labels(recorded)
             for split, arrays in recorded.items():
-                fields: dict[str, Any] = {
-                    **arrays,
-                    "n_actions": player.n_actions,
-                    "n_classes": n_classes,
-                    "about": {**about, "split": split},
-                }
+                fields: dict[str, Any] = {"n_actions": player.n_actions, "n_classes": n_classes, **arrays}
+                fields["about"] = about | {"split": split}
                 made = Rollouts(**fields, horizons=HORIZONS) if split == "rollout" else Transitions(**fields)
                 made.save(folder / split)
     except GymnasiumError as error:
@@ -106,23 +91,20 @@ def collect_env(
 
 
 class _Player:
-    """An environment seen as images, labels and actions from 0.
-
-    ``labelled`` becomes False as soon as a label is missing, or unlike the first one.
-    """
+    """An environment seen as images, labels and actions from 0."""
 
     def __init__(self, env: Any, env_id: str, render: bool, first_seed: int) -> None:
         from gymnasium.spaces import Discrete
 
         if not isinstance(env.action_space, Discrete):
             raise InputError(f"the actions of {env_id} are {env.action_space}, expected Discrete(n)")
+        modes = env.metadata.get("render_modes") or []
+        if render and "rgb_array" not in modes:
+            raise InputError(f"{env_id} cannot render images: its render modes are {list(modes)}, expected rgb_array")
         self._env, self._env_id, self._render = env, env_id, render
         self._first_action, self.n_actions = int(env.action_space.start), int(env.action_space.n)
         self.reset(first_seed)
         self._shape = self._frame().shape
-        label = _label(self._info)
-        self.labelled = label is not None
-        self._no_label = np.zeros(0, np.uint8) if label is None else np.zeros_like(label)
 
     def reset(self, seed: int) -> None:
         self._observation, self._info = self._env.reset(seed=seed)
@@ -132,15 +114,14 @@ class _Player:
         self._observation, _, terminated, truncated, self._info = self._env.step(self._first_action + action)
         return bool(terminated or truncated)
 
-    def blank(self, *lead: int) -> tuple[np.ndarray, np.ndarray]:
-        """Black images, uint8 (*lead, C, H, W), and labels of zeros."""
-        empty = self._no_label
+    def black(self, *lead: int) -> np.ndarray:
+        """Black images, uint8 (*lead, C, H, W)."""
         try:
-            return np.zeros((*lead, *self._shape), np.uint8), np.zeros((*lead, *empty.shape), empty.dtype)
+            return np.zeros((*lead, *self._shape), np.uint8)
         except MemoryError as error:
             raise InputError(f"there is no memory for {math.prod(lead):,} images of {self._shape} bytes") from error
 
-    def see(self) -> tuple[np.ndarray, np.ndarray]:
+    def see(self) -> tuple[np.ndarray, np.ndarray | None]:
         """The current image, uint8 (C, H, W), in memory that the environment may reuse, and its label."""
         frame = self._frame()
         if frame.shape != self._shape:
@@ -148,83 +129,83 @@ class _Player:
                 f"the images of {self._env_id} change their shape: "
                 f"{frame.shape} (channels, rows, columns) came after {self._shape}"
             )
-        label = _label(self._info)
-        if label is None or (label.shape, label.dtype) != (self._no_label.shape, self._no_label.dtype):
-            self.labelled, label = False, self._no_label
-        return frame, label
+        return frame, _label(self._info)
 
     def _frame(self) -> np.ndarray:
         seen = self._env.render() if self._render else self._observation
         image = _channels_first(seen)
         if image is None:
-            kind = "rendered frames" if self._render else "observations"
+            got = f"{seen.dtype} {seen.shape}" if isinstance(seen, np.ndarray) else f"of type {type(seen).__name__}"
             hint = "" if self._render else "; --render (render=True) takes rendered frames instead"
             raise InputError(
-                f"the {kind} of {self._env_id} are {_described(seen)}, "
+                f"the {'rendered frames' if self._render else 'observations'} of {self._env_id} are {got}, "
                 f"expected images: uint8 (H, W) or (H, W, C) with C 1, 3 or 4{hint}"
             )
         return image
 
 
-def _record(player: _Player, seed: int, split: str, count: int, episode_steps: int, shown: Bar) -> Arrays:
+def _record(player: _Player, seed: int, split: str, count: int, shown: Bar) -> dict[str, Any]:
+    """The fields of transitions, the labels as lists."""
     seeds = _reset_seeds(seed, split)
-    obs, state = player.blank(count)
-    next_obs, next_state = player.blank(count)
+    obs, next_obs, state, next_state = player.black(count), player.black(count), [], []
     actions = below(rng(seed, "random actions", split), player.n_actions, count)
     starts = np.zeros(count, np.int64)
     ended, steps = True, 0
     shown.describe(split)
     for t, action in enumerate(actions.tolist()):
-        if ended or steps == episode_steps:
+        if ended or steps == EPISODE_STEPS:
             player.reset(next(seeds))
+            seen = player.see()
             steps, starts[t] = 0, 1
-            obs[t], state[t] = player.see()
-        else:
-            obs[t], state[t] = next_obs[t - 1], next_state[t - 1]
+        obs[t] = seen[0]
+        state.append(seen[1])
         ended = player.step(action)
+        seen = player.see()
+        next_obs[t] = seen[0]
+        next_state.append(seen[1])
         steps += 1
-        next_obs[t], next_state[t] = player.see()
         shown.advance()
-    return {
-        "obs": obs,
-        "actions": actions,
-        "next_obs": next_obs,
-        "state": state,
-        "next_state": next_state,
-        "episode": np.cumsum(starts) - 1,
-    }
+    labels = {"state": state, "next_state": next_state}
+    return {"obs": obs, "actions": actions, "next_obs": next_obs, "episode": np.cumsum(starts) - 1, **labels}
 
 
-def _record_rollouts(player: _Player, seed: int, episodes: int, shown: Bar) -> Arrays:
+def _record_rollouts(player: _Player, seed: int, episodes: int, shown: Bar) -> dict[str, Any]:
     """Episodes until they end or reach the last horizon; frames past the end stay black, and their labels 0."""
     seeds = _reset_seeds(seed, "rollout")
     actions = below(rng(seed, "random actions", "rollout"), player.n_actions, (episodes, HORIZONS[-1]))
-    obs, state = player.blank(episodes, len(HORIZONS))
+    obs, state = player.black(episodes, len(HORIZONS)), []
     length = np.zeros(episodes, np.int64)
     shown.describe("rollout")
-    for episode in range(episodes):
+    for episode, (frames, chosen) in enumerate(zip(obs, actions.tolist())):
         player.reset(next(seeds))
-        obs[episode, 0], state[episode, 0] = player.see()
-        for step, action in enumerate(actions[episode].tolist(), start=1):
-            ended = player.step(action)
-            length[episode] = step
+        labels, ended = [], False
+        for step in range(HORIZONS[-1] + 1):
             if step in HORIZONS:
-                frame = HORIZONS.index(step)
-                obs[episode, frame], state[episode, frame] = player.see()
-            if ended:
+                frames[len(labels)], label = player.see()
+                labels.append(label)
+            if ended or step == HORIZONS[-1]:
                 break
+            ended = player.step(chosen[step])
+            length[episode] = step + 1
+        blank = None if labels[0] is None else np.zeros_like(labels[0])
+        state.append(labels + [blank] * (len(HORIZONS) - len(labels)))
         shown.advance(HORIZONS[-1])
     return {"obs": obs, "actions": actions, "length": length, "state": state}
 
 
-def _check_labels(recorded: Mapping[str, Arrays], labelled: bool) -> int | None:
-    """The number of classes; without complete labels None, and they are removed."""
-    names = [(arrays, name) for arrays in recorded.values() for name in ("state", "next_state") if name in arrays]
-    if labelled:
-        return 1 + max(int(arrays[name].max()) for arrays, name in names)
-    for arrays, name in names:
-        del arrays[name]
-    return None
+def _stack_labels(recorded: Mapping[str, dict[str, Any]]) -> int | None:
+    """Turn the lists of labels into arrays and return the number of classes; remove them if they are not all alike."""
+    places = [(arrays, name) for arrays in recorded.values() for name in ("state", "next_state") if name in arrays]
+    lists = [arrays.pop(name) for arrays, name in places]
+    try:
+        stacked = [np.array(labels) for labels in lists]
+    except ValueError:  # their shapes differ
+        return None
+    if any(array.dtype == object for array in stacked):  # some are None
+        return None
+    for (arrays, name), array in zip(places, stacked):
+        arrays[name] = array
+    return 1 + max(int(array.max()) for array in stacked)
 
 
 def _reset_seeds(seed: int, split: str) -> Iterator[int]:
@@ -236,11 +217,11 @@ def _reset_seeds(seed: int, split: str) -> Iterator[int]:
 
 
 def _label(info: Mapping[str, Any]) -> np.ndarray | None:
-    """``info["state"]`` if that is a label: one or two axes of integers, none negative."""
+    """A copy of ``info["state"]`` if that is a label: one or two axes of integers, none negative."""
     state = info.get("state")
-    if not isinstance(state, np.ndarray) or state.dtype.kind not in "iu":
+    if not isinstance(state, np.ndarray) or state.dtype.kind not in "iu" or state.ndim not in (1, 2):
         return None
-    return state if state.ndim in (1, 2) and state.size and state.min() >= 0 else None
+    return state.copy() if state.size and state.min() >= 0 else None
 
 
 def _make(env_id: str, options: Mapping[str, Any], render: bool) -> Any:
@@ -249,22 +230,10 @@ def _make(env_id: str, options: Mapping[str, Any], render: bool) -> Any:
     asked = {"disable_env_checker": True, **options} | ({"render_mode": "rgb_array"} if render else {})
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what matters is checked here and in `_Player`
-            env = gymnasium.make(env_id, **asked)
-    except gymnasium.error.UnregisteredEnv as error:
-        near = difflib.get_close_matches(env_id.rpartition(":")[2], gymnasium.registry, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-        raise InputError(
-            f"unknown environment {env_id!r}; {hint}the environments of another package are named package:id, "
-            "such as minigrid:MiniGrid-Empty-5x5-v0"
-        ) from error
+            warnings.simplefilter("ignore")  # what matters is checked in `_Player`
+            return gymnasium.make(env_id, **asked)
     except Exception as error:  # the environment's own code may raise anything
         raise InputError(f"{env_id} could not be made: {str(error) or type(error).__name__}") from error
-    modes = env.metadata.get("render_modes") or []
-    if render and "rgb_array" not in modes:
-        env.close()
-        raise InputError(f"{env_id} cannot render images: its render modes are {list(modes)}, expected rgb_array")
-    return env
 
 
 def _channels_first(frame: Any) -> np.ndarray | None:
@@ -278,11 +247,3 @@ def _channels_first(frame: Any) -> np.ndarray | None:
     if frame.ndim == 3 and frame.shape[0] in CHANNELS and min(frame.shape[1:]) > max(CHANNELS):
         return frame
     return None
-
-
-def _described(frame: Any) -> str:
-    if isinstance(frame, np.ndarray):
-        return f"{frame.dtype} {frame.shape}"
-    if isinstance(frame, Mapping):
-        return f"a dictionary of {', '.join(map(str, frame))}"
-    return f"of type {type(frame).__name__}"
