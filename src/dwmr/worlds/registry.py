@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dwmr.errors import InputError, unknown
+from dwmr.worlds.blocks import Blocks
 from dwmr.worlds.digit_jump import DigitJump
 from dwmr.worlds.frozen_lake import FrozenLake
+from dwmr.worlds.hanoi import Hanoi
 from dwmr.worlds.ice_slider import IceSlider
 from dwmr.worlds.lights_out import LightsOut
 from dwmr.worlds.sliding_tiles import SlidingTiles
@@ -69,4 +71,6 @@ register(IceSlider(min_solution=1), "IceSlider-v0", noisy=True)
 register(DigitJump(), "DigitJump-v0")
 register(Sokoban(), "Sokoban-v0", noisy=True)
 register(FrozenLake(), "FrozenLake-v0", noisy=True)
-register(LightsOut(), "LightsOut-v0", digits=LightsOut(style="digits"), twisted=LightsOut(twisted=True))
+register(LightsOut(), "LightsOut-v0", noisy=True, digits=LightsOut(style="digits"), twisted=LightsOut(twisted=True))
+register(Hanoi(), "Hanoi-v0", noisy=True)
+register(Blocks(), "Blocks-v0", noisy=True)

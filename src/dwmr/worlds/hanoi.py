@@ -1,0 +1,107 @@
+"""Towers of Hanoi: move the discs from peg to peg, never a larger one onto a smaller one."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from dwmr.seeding import below
+from dwmr.worlds import tiles
+from dwmr.worlds.puzzle import Puzzle
+
+PEGS = 3
+MAX_DISCS = 9
+ROW, COLUMN = 8, 24  # pixels of a cell
+
+_MOVES = tuple(itertools.permutations(range(PEGS), 2))
+_BACKGROUND, _PEG = (250, 246, 236), (120, 100, 90)
+_COLOURS = (
+    (214, 60, 50),
+    (240, 150, 40),
+    (236, 210, 60),
+    (80, 170, 70),
+    (60, 180, 190),
+    (60, 90, 200),
+    (130, 70, 170),
+    (220, 110, 170),
+    (70, 60, 60),
+)
+
+
+@dataclass(frozen=True)
+class Hanoi(Puzzle):
+    """Bring all discs to the last peg. A state holds the peg of each disc, the smallest first.
+
+    Labels (discs, 3): the column of a peg from top to bottom, 0 where it is free, else the number of the disc there;
+    1 is the smallest. The six actions are the pairs of pegs to take the top disc from and to put it on.
+
+    Args:
+        discs: number of discs, 2 to 9.
+    """
+
+    discs: int = 6
+
+    name = "hanoi"
+    action_names = tuple(f"{one + 1}-to-{other + 1}" for one, other in _MOVES)
+    small_levels = True
+    many_states = False
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.discs <= MAX_DISCS:
+            raise ValueError(f"discs must lie between 2 and {MAX_DISCS}, got {self.discs}")
+
+    @property
+    def n_classes(self) -> int:
+        return self.discs + 1
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        return 3, self.discs * ROW, PEGS * COLUMN
+
+    def random_state(self, generator: np.random.Generator) -> tuple[int, ...]:
+        return tuple(below(generator, PEGS, self.discs).tolist())
+
+    def step(self, state: tuple[int, ...], action: int) -> tuple[int, ...]:
+        origin, end = _MOVES[action]
+        for disc, peg in enumerate(state):
+            if peg == origin:
+                return (*state[:disc], end, *state[disc + 1 :])
+            if peg == end:
+                break  # a smaller disc is in the way
+        return state
+
+    def solved(self, state: tuple[int, ...]) -> bool:
+        return set(state) == {PEGS - 1}
+
+    def labels(self, state: tuple[int, ...]) -> np.ndarray:
+        grid = np.zeros((self.discs, PEGS), np.uint8)
+        free = [self.discs - 1] * PEGS
+        for disc in range(self.discs, 0, -1):
+            peg = state[disc - 1]
+            grid[free[peg], peg] = disc
+            free[peg] -= 1
+        return grid
+
+    def state_name(self, state: tuple[int, ...]) -> str:
+        return "pegs " + " ".join(str(peg + 1) for peg in state)
+
+    def draw(
+        self, labels: np.ndarray, generator: np.random.Generator | None = None, split: str = "train"
+    ) -> np.ndarray:
+        return tiles.mosaic(labels, _pictures(self.discs))
+
+
+@functools.cache
+def _pictures(discs: int) -> np.ndarray:
+    """uint8 (discs + 1, 3, 8, 24): a piece of a peg, and the discs as bars."""
+    pictures = np.empty((discs + 1, ROW, COLUMN, 3), np.uint8)
+    pictures[:] = _BACKGROUND
+    middle = COLUMN // 2
+    pictures[:, :, middle - 1 : middle + 1] = _PEG
+    for disc in range(1, discs + 1):
+        half = 2 + disc * (middle - 3) // discs
+        pictures[disc, 1:, middle - half : middle + half] = _COLOURS[disc - 1]
+    return pictures.transpose(0, 3, 1, 2)
