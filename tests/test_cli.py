@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -91,13 +92,13 @@ def test_certify_answers_in_words_and_in_figures(cli, data, trained):
     assert status == 0
     assert "Reliability" in out
     assert "Is the next code predicted correctly?" in out
-    assert "Not tested: stability, state" in out
+    assert "Not tested, so there is no overall verdict: stability (" in out
     status, out, _ = cli(*words, "--json")
     assert status == 0
     found = json.loads(out)
     assert found["graphs"]["levels"] == 3
     assert list(found["drift"]) == ["1", "2", "5", "10", "20"]
-    assert {"collisions", "splits", "exact_next", "information", "noise"} <= set(found)
+    assert {"collisions", "splits", "exact_next", "noise"} <= set(found)
     status, out, _ = cli(*words[:4], "--levels", 0, "--split", "val", "--horizon", 1, "--json")
     assert status == 0
     assert "graphs" not in json.loads(out)
@@ -110,6 +111,21 @@ def test_evaluate_shows_tables_and_shortens_the_horizon(cli, data, trained):
     assert " copy " in out
     assert " 10 " in out
     assert " 20 " not in out
+    assert "exact codes (collisions: " in out
+
+
+def test_without_labels_exactness_says_that_collisions_are_not_measured(cli, data, trained, tmp_path):
+    test = dataclasses.replace(dwmr.load_transitions(data / "test"), state=None, next_state=None, n_classes=None)
+    test.save(tmp_path / "test.npz")
+    words = [trained, "--data", tmp_path / "test.npz", "--split", "train"]
+    status, out, _ = cli("evaluate", *words)
+    assert status == 0
+    assert re.search(r"collisions +not measured, no labels", out)
+    status, out, _ = cli("certify", *words, "--levels", 0)
+    assert status == 0
+    assert "no overall verdict: " in out
+    assert "collisions (the data has no labels)" in out
+    assert "– %" not in out
 
 
 def test_labels_in_groups_are_shown_one_by_one(cli, data, trained, tmp_path, monkeypatch):
@@ -216,7 +232,7 @@ def test_json_has_null_for_what_is_no_finite_number(capsys):
     assert json.loads(capsys.readouterr().out) == {"a": [None, 1.5], "b": {"c": None}}
 
 
-def test_without_data_that_of_the_world_is_collected_into_the_cache(cli, tmp_path, monkeypatch):
+def test_without_data_that_of_the_world_is_collected_into_the_cache(cli, tmp_path, monkeypatch, capsys):
     cached = tmp_path / "cache" / "data" / "digitjump"
     monkeypatch.setenv("DWMR_CACHE", str(tmp_path / "cache"))
     status, _, err = cli("train", "iceslider/dwmr", "--out", tmp_path / "run", "--set", "epochs=0")
@@ -233,6 +249,7 @@ def test_without_data_that_of_the_world_is_collected_into_the_cache(cli, tmp_pat
 
     monkeypatch.setitem(WORLDS, "digitjump", Small())
     assert len(load_data(None, "digitjump").train) == 80
+    assert "no --data: using the full data of digitjump (train 80, val 40, test 40" in capsys.readouterr().err
     written = (cached / "train" / "header.json").stat().st_mtime_ns
     assert len(load_data(None, "digitjump").train) == 80
     assert (cached / "train" / "header.json").stat().st_mtime_ns == written

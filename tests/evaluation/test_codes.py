@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dwmr import InputError, Transitions, certify
-from dwmr.evaluation.codes import code_health, confusions, same_state_codes, state_shares
+from dwmr.evaluation.codes import code_health, confusions, same_state_codes, shared_dimensions, state_shares
 from tests.evaluation.ring import ring_model, ring_transitions
 
 
@@ -166,3 +166,18 @@ def test_a_model_can_be_certified_as_it_is():
     data: Transitions = ring_transitions()
     model = ring_model()
     assert certify(model.encode, model.predict, data)["exact_next"] == 100
+
+
+def test_shared_dimensions_count_bits_that_are_predictable_and_informative():
+    generator = torch.Generator().manual_seed(0)
+    bits = torch.rand(4000, 6, generator=generator) > 0.5
+    assert shared_dimensions(bits, bits) == pytest.approx(6)
+    repeated = torch.cat([bits, bits[:, :2], ~bits[:, :1], torch.ones(4000, 3, dtype=torch.bool)], 1)
+    assert shared_dimensions(repeated, repeated) == pytest.approx(6)
+    drawn = torch.rand(4000, 6, generator=generator) > 0.5
+    assert shared_dimensions(bits, drawn) == pytest.approx(0, abs=0.05)
+    half = torch.cat([bits[:, :3], drawn[:, 3:]], 1)
+    assert shared_dimensions(half, bits) == pytest.approx(3, abs=0.05)
+    wrong = bits ^ (torch.rand(4000, 6, generator=generator) < 0.1)  # ρ = 0.8
+    assert shared_dimensions(wrong, bits) == pytest.approx(6 * 0.64, abs=0.15)
+    assert shared_dimensions(torch.ones_like(bits), bits) == 0

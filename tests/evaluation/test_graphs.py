@@ -44,7 +44,7 @@ def graphs():
 
 def test_an_exact_model_has_the_same_graph(graphs):
     found = compare_graphs(encode, predict, graphs)
-    assert (found["levels"], found["same"], found["isomorphic"]) == (3, 100, 100)
+    assert (found["levels"], found["same"]) == (3, 100)
     assert (found["edges_right"], found["moves_right"], found["collisions"]) == (100, 100, 0)
     assert found["edges"] == 4 * sum(len(graph.images) for graph in graphs)
     assert found["wrong"] == []
@@ -73,27 +73,9 @@ def test_a_wrong_edge_is_listed(graphs):
     ]
 
 
-def test_renamed_codes_are_isomorphic_but_not_the_same(graphs):
-    """Imagined codes carry a mark that encoded ones lack: the world is right, its codes are not those of the frames."""
-
-    def marked(images):
-        codes = encode(images)
-        return np.concatenate([codes, np.zeros((len(codes), 1), bool)], axis=1)
-
-    def mark(codes, actions):
-        moved = predict(codes[:, :-1], actions)
-        start = np.array([(code == starts).all(1).any() for code in moved])
-        return np.concatenate([moved, ~start[:, None]], axis=1)
-
-    starts = encode(np.concatenate([graph.images[:1] for graph in graphs]))
-    found = compare_graphs(marked, mark, graphs)
-    assert (found["same"], found["isomorphic"]) == (0, 100)
-    assert found["wrong"][0]["got"] is None
-
-
 def test_a_model_in_which_nothing_moves(graphs):
     found = compare_graphs(encode, lambda codes, actions: codes, graphs)
-    assert (found["same"], found["isomorphic"], found["moves_right"]) == (0, 0, 0)
+    assert (found["same"], found["moves_right"]) == (0, 0)
     assert 0 < found["edges_right"] < 60  # blocked moves
     assert len(found["wrong"]) == 10
 
@@ -101,7 +83,7 @@ def test_a_model_in_which_nothing_moves(graphs):
 def test_collisions_within_a_level(graphs):
     found = compare_graphs(lambda images: np.zeros((len(images), 2), bool), lambda codes, actions: codes, graphs)
     assert found["collisions"] == found["edges"] // 4
-    assert (found["edges_right"], found["same"], found["isomorphic"]) == (100, 0, 0)
+    assert (found["edges_right"], found["same"]) == (100, 0)
 
 
 def test_the_states_are_those_that_can_be_reached(graphs):
@@ -124,7 +106,7 @@ def test_a_world_with_too_many_states_has_no_graph():
 
 
 def test_certify_asks_about_graphs(ice, graphs):
-    found = certify(encode, predict_any, ice[:40], graphs=graphs, noise=())
+    found = certify(encode, predict_any, ice[:40], graphs=graphs)
     (asked,) = [each for each in found["verdicts"] if each["name"] == "graph"]
     assert (asked["answer"], asked["figure"]) == ("no", 0)
 

@@ -106,7 +106,7 @@ def test_without_labels_the_other_sections_remain(data, runs, tmp_path):
 
 def test_reliability_and_the_references_of_roll_outs(data, runs, tmp_path):
     model = dwmr.WorldModel.load(runs("dwmr"), device="cpu")
-    certificate = dwmr.certify(model.encode, model.predict, data[1], noise=(0.05,))
+    certificate = dwmr.certify(model.encode, model.predict, data[1])
     page = report(runs("dwmr"), *data, tmp_path / "report.html", certificate=certificate)
     assert Balance(page).sections == LABEL_FREE | {"scores", "trust"}
     assert certificate["summary"] in page

@@ -64,7 +64,10 @@ def load_data(data: Path | None, benchmark: str) -> Splits:
         return load_splits(data)
     if benchmark not in WORLDS:
         raise InputError(f"{benchmark!r} has no data of its own; pass yours with --data PATH")
-    return load_splits(cached_world(benchmark))
+    splits = load_splits(cached_world(benchmark))
+    sizes = ", ".join(f"{name} {len(part):,}" for name, part in parts_of(splits).items())
+    err.print(f"no --data: using the full data of {benchmark} ({sizes})", soft_wrap=True)
+    return splits
 
 
 SPLITS = ("train", "val", "test")

@@ -119,7 +119,7 @@ def certify(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Answer ten yes/no questions about how reliable a model is.
+    """Answer eight yes/no questions about how reliable a model is.
 
     Most questions need no labels. What the data cannot answer is "not tested".
     """
@@ -129,8 +129,7 @@ def certify(
     if as_json:
         print_json(certificate)
         return
-    for table in tables.certificate(certificate):
-        out.print(table)
+    out.print(tables.certificate(certificate))
     say(certificate["summary"])
 
 

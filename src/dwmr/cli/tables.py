@@ -13,6 +13,15 @@ from dwmr.evaluation.metrics import SCORE_TITLES
 
 MOST_TRIALS = 10  # shown of a study
 
+ROLLOUT = {
+    "bits": "bits",
+    "copy_bits": "copying",
+    "exact": "codes",
+    "copy_exact": "copying",
+    "f1": "F1",
+    "copy_f1": "copying",
+    "reencode_f1": "re-encoding",
+}
 PLANS = {
     "tasks": "solved",
     "interval": "95%",
@@ -32,71 +41,36 @@ SEARCHES = {
 
 
 def evaluation(figures: dict[str, Any]) -> list[Table]:
-    """The figures of `dwmr.evaluate` as tables."""
+    """The figures of `dwmr.evaluate` as tables. Exactness stands beside collisions: a constant code is exact too."""
     found = []
+    parts = ("encoding", "imagination")
     if "encoding" in figures:
-        rows = {
-            "encoding": figures["encoding"],
-            "imagination": figures["imagination"],
-            "copy": figures["baselines"]["copy"],
-            "majority": figures["baselines"]["majority"],
-        }
-        for row, scores in list(rows.items()):
-            rows |= {f"{row}: {group}": each for group, each in scores.get("groups", {}).items()}
+        rows = _with_groups({name: figures[name] for name in parts} | figures["baselines"])
         found.append(_table("Board scores of a linear probe, in percent", SCORE_TITLES, rows))
     if "intervals" in figures:
-        found.append(_intervals(figures["intervals"]))
+        intervals = figures["intervals"]
+        title = f"95% bootstrap intervals over the {intervals['units']} levels or episodes of the split"
+        found.append(_table(title, SCORE_TITLES, _with_groups({name: intervals[name] for name in parts})))
+    codes = figures["codes"]
+    collisions = _number(codes["collisions"]) if "collisions" in codes else "not measured, no labels"
     if figures.get("rollout"):
-        columns = {
-            "bits": "bits",
-            "copy_bits": "copying",
-            "exact": "codes",
-            "copy_exact": "copying",
-            "f1": "F1",
-            "copy_f1": "copying",
-            "reencode_f1": "re-encoding",
-        }
-        found.append(
-            _table(
-                "Roll-outs: correct bits, exact codes and F1, in percent", columns, figures["rollout"], first="steps"
-            )
-        )
-    health = _table("Code", {"value": ""}, {name: {"value": value} for name, value in figures["codes"].items()})
-    return [*found, health]
+        title = f"Roll-outs: correct bits, exact codes (collisions: {collisions}) and F1, in percent"
+        found.append(_table(title, ROLLOUT, figures["rollout"], first="steps"))
+    health = {name: {"value": value} for name, value in (codes | {"collisions": collisions}).items()}
+    return [*found, _table("Code", {"value": ""}, health)]
 
 
-def certificate(found: dict[str, Any]) -> list[Table]:
-    """The figures of `dwmr.certify` as tables: the answers first, then the details."""
+def certificate(found: dict[str, Any]) -> Table:
+    """The answers of `dwmr.certify`, with the figure and a remark for each."""
     answers = [
         [
             each["answer"],
-            f"{_number(each['figure'])} {each['unit']}",
+            "" if each["figure"] is None else f"{_number(each['figure'])} {each['unit']}",
             f"{each['name']}: {each['question']}\n  {each['remark']}",
         ]
         for each in found["verdicts"]
     ]
-    drift = {"bits": "correct bits", "exact": "exact codes", "known": "known codes", "known_seen": "known, real frames"}
-    plain = {name: {"value": value} for name, value in found.items() if not isinstance(value, dict | list | str)}
-    shown = [
-        text_table("Reliability", ["", "figure", ""], answers, texts=3),
-        _table("Drift over imagined steps, in percent", drift, found["drift"], first="steps"),
-        _table(
-            "Under pixel noise, in percent",
-            {"same_code": "same codes", "same_bits": "same bits"},
-            found["noise"],
-            first="std",
-        ),
-        _table("Code", {"value": ""}, plain | {name: {"value": value} for name, value in found["information"].items()}),
-    ]
-    wrong = found.get("graphs", {}).get("wrong")
-    if wrong:
-        headings = ["level", "state", "action", "expected", "got"]
-        lines = [
-            [edge["level"], edge["state"], str(edge["action"]), edge["expected"], edge["got"] or "no state"]
-            for edge in wrong
-        ]
-        shown.append(text_table("Wrong moves (the first ten)", headings, lines, texts=5))
-    return shown
+    return text_table("Reliability", ["", "figure", ""], answers, texts=3)
 
 
 def presets(configs: dict[str, Config], tuned: dict[str, dict[str, Any]]) -> Table:
@@ -176,7 +150,7 @@ def last_epoch(metrics: list[dict[str, Any]]) -> str:
     last = metrics[-1]
     terms = ", ".join(f"{name} {value:.3f}" for name, value in last["terms"].items())
     bits = last["bits"]
-    exact = f"; exact next codes {last['val']['exact_next']:.1f}%" if "val" in last else ""
+    exact = f"; exact next codes {last['val']['exact_next']:.1f}%, collisions not measured" if "val" in last else ""
     epochs = "1 epoch" if last["epoch"] == 1 else f"{last['epoch']} epochs"
     return f"{epochs}; {terms}; {bits['flips']:.1f} flips per action, {bits['dead']} dead bits{exact}"
 
@@ -197,26 +171,19 @@ def text_table(title: str, headings: Sequence[str], lines: Sequence[Sequence[str
     return table
 
 
-def _intervals(intervals: dict[str, Any]) -> Table:
-    title = f"95% bootstrap intervals over the {intervals['units']} levels or episodes of the split"
-    rows: dict[str, Any] = {}
-    for part in ("encoding", "imagination"):
-        groups = intervals[part].get("groups")
-        rows |= {part: intervals[part]} if groups is None else {f"{part}: {name}": groups[name] for name in groups}
-    lines = [
-        [
-            row,
-            *(
-                "–" if pair is None else "–".join(dict.fromkeys(f"{end:.1f}" for end in pair))
-                for pair in pairs.values()
-            ),
-        ]
-        for row, pairs in rows.items()
-    ]
-    return text_table(title, ["", *SCORE_TITLES.values()], lines)
+def _with_groups(rows: dict[str, Any]) -> dict[str, Any]:
+    """Scores by row, and below each those of its named groups of labels."""
+    shown = {}
+    for row, scores in rows.items():
+        if set(scores) - {"groups"}:
+            shown[row] = scores
+        shown |= {f"{row}: {group}": each for group, each in scores.get("groups", {}).items()}
+    return shown
 
 
 def _number(value: Any) -> str:
     if value is None:
         return "–"
+    if isinstance(value, list):  # an interval
+        return "–".join(dict.fromkeys(f"{end:.1f}" for end in value))
     return f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""The health of a code: dead bits, stability, collisions, information. Most of it needs no labels."""
+"""The health of a code: dead bits, stability, collisions. Most of it needs no labels."""
 
 from __future__ import annotations
 
@@ -95,32 +95,6 @@ def confusions(codes: np.ndarray, states: np.ndarray) -> dict[str, float]:
     return {"collisions": share_with_others(state, code), "splits": share_with_others(code, state)}
 
 
-def information(codes: np.ndarray) -> dict[str, float | int]:
-    """How much information codes bool (N, K) carry.
-
-    frames         N
-    distinct       number of different codes
-    code_entropy   entropy of the codes, in bits; at most log2 N
-    bit_entropy    sum of the entropies of the single bits, in bits: an upper bound, reached by independent bits
-    participation  (Σλ)² / Σλ² over the eigenvalues λ of the covariance, an effective number of independent bits: K if
-                   all vary equally and independently, 1 if all move together
-    rank           number of eigenvalues that are not zero: live bits without linear repetitions
-    """
-    count = len(codes)
-    times = np.bincount(identify(np.packbits(codes, axis=1)))
-    rates = codes.mean(0)
-    eigenvalues = np.linalg.eigvalsh(np.atleast_2d(np.cov(codes.T.astype(float), bias=True)))
-    squares = float((eigenvalues**2).sum())
-    return {
-        "frames": count,
-        "distinct": len(times),
-        "code_entropy": float(_entropy(times / count).sum()),
-        "bit_entropy": float((_entropy(rates) + _entropy(1 - rates)).sum()),
-        "participation": float(eigenvalues.sum() ** 2 / squares) if squares > 0 else 0.0,
-        "rank": int((eigenvalues > 1e-9 * max(float(eigenvalues.max()), 1e-9)).sum()),
-    }
-
-
 def shared_dimensions(first: Tensor, second: Tensor) -> float:
     """How many independent directions two codes (N, K) of the same states share, from 0 to K.
 
@@ -160,9 +134,3 @@ def _dead_and_duplicate(codes: np.ndarray) -> tuple[int, int]:
     # A bit and its complement carry the same information, so each is compared with its value on the first frame.
     columns = np.packbits((live ^ live[:1]).T, axis=1)
     return codes.shape[1] - live.shape[1], len(columns) - len(np.unique(columns, axis=0))
-
-
-def _entropy(probs: np.ndarray) -> np.ndarray:
-    """−p log2 p of each probability, 0 at 0 (without a negative zero)."""
-    known = np.where(probs > 0, probs, 1.0)
-    return np.abs(probs * np.log2(known))

@@ -1,20 +1,90 @@
-"""How long imagination stays correct: roll-outs along real episodes, from the first frame and the actions alone.
-
-Two references need no imagination: keeping the code of the first frame, and encoding the frame really seen at the end,
-which is the best that imagination can reach.
-"""
+"""How long imagination stays correct: roll-outs along real episodes, from a first code and the actions alone."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import torch
 
-from dwmr.data.transitions import Rollouts
+from dwmr.data.transitions import HORIZONS, Rollouts, episode_runs
 from dwmr.evaluation.metrics import confusion, macro_f1
 from dwmr.evaluation.probes import Probe
+from dwmr.models.callables import Encode, Predict, as_bits, take
 from dwmr.models.world_model import WorldModel
+
+MAX_WINDOW = 100  # steps of the roll-outs along episodes of transitions
+
+
+@dataclass(frozen=True)
+class Paths:
+    """W paths to imagine along.
+
+    first    their first codes (W, K), as encode returned them
+    actions  int (W, T)
+    seen     for rising step counts: the numbers of the paths that last this long, and the codes of the frames seen then
+    """
+
+    first: Any
+    actions: np.ndarray
+    seen: dict[int, tuple[np.ndarray, Any]]
+
+    def imagine(self, roll: Callable[[Any, np.ndarray], Any]) -> Iterator[tuple[int, np.ndarray, Any, Any]]:
+        """For each step count: it, the numbers of the paths that last this long, their imagined codes, those seen.
+
+        ``roll`` maps codes (W, K) and actions (W, T) to the codes after the last action.
+        """
+        codes, before = self.first, 0
+        for step, (lasting, seen) in self.seen.items():
+            codes, before = roll(codes, self.actions[:, before:step]), step
+            yield step, lasting, take(codes, lasting), seen
+
+
+def along_rollouts(encode: Encode, rollouts: Rollouts, horizon: int) -> Paths:
+    """Paths along held-out episodes, compared at their stored horizons."""
+    seen = {}
+    for frame, step in enumerate(rollouts.horizons):
+        lasting = np.flatnonzero(rollouts.length >= step)
+        if 0 < step <= horizon and len(lasting):
+            seen[step] = lasting, encode(np.asarray(rollouts.obs[lasting, frame]))
+    return Paths(encode(np.asarray(rollouts.obs[:, 0])), np.asarray(rollouts.actions), seen)
+
+
+def along_episodes(
+    raw: Any, next_codes: np.ndarray, actions: np.ndarray, episode: np.ndarray | None, horizon: int
+) -> Paths:
+    """Paths of at most 100 steps, one after the other along the episodes of transitions; without episodes every
+    transition is a path of one step."""
+    count = len(next_codes)
+    begins, sizes = episode_runs(np.arange(count) if episode is None else np.asarray(episode))
+    starts = np.concatenate([np.arange(begin, begin + size, MAX_WINDOW) for begin, size in zip(begins, sizes)])
+    ends = (begins + sizes)[np.searchsorted(begins, starts, side="right") - 1]
+    lengths = np.minimum(MAX_WINDOW, ends - starts)
+    steps = np.minimum(starts[:, None] + np.arange(lengths.max()), count - 1)
+    seen = {}
+    for step in HORIZONS[1:]:
+        lasting = np.flatnonzero(lengths >= step)
+        if step <= horizon and len(lasting):
+            seen[step] = lasting, next_codes[starts[lasting] + step - 1]
+    return Paths(take(raw, starts), np.asarray(actions)[steps], seen)
+
+
+def measure_drift(predict: Predict, paths: Paths) -> dict[str, dict[str, float]]:
+    """{steps: {bits, exact, episodes}}: bits and whole codes, in percent, that agree with the frame seen after so many
+    imagined steps, and the number of paths that last this long."""
+
+    def roll(codes: Any, actions: np.ndarray) -> Any:
+        for column in actions.T:
+            codes = predict(codes, column)
+        return codes
+
+    drift = {}
+    for step, lasting, imagined, seen in paths.imagine(roll):
+        same = as_bits(imagined) == as_bits(seen)
+        exact = 100 * float(same.all(1).mean())
+        drift[str(step)] = {"bits": 100 * float(same.mean()), "exact": exact, "episodes": len(lasting)}
+    return drift
 
 
 def rollout_scores(
@@ -25,29 +95,22 @@ def rollout_scores(
     bits, exact            imagined bits, and whole codes, that equal those of the frame seen at that step
     copy_bits, copy_exact  the same for the code of the first frame
     f1                     the paper's F1 of the board that the probe reads from the imagined code
-    copy_f1, reencode_f1   the same for the code of the first frame, and for that of the frame seen
+    copy_f1, reencode_f1   the same for the code of the first frame, and for that of the frame seen, which is the best
+                           that imagination can reach
     """
-    first = bits = model.encode(np.asarray(rollouts.obs[:, 0]))
-    actions = torch.from_numpy(np.array(rollouts.actions, dtype=np.int64)).to(model.device)
+    paths = along_rollouts(model.encode, rollouts, horizon)
     scores: dict[str, dict[str, float]] = {}
-    steps = [h for h in rollouts.horizons if h <= horizon]
-    for frame, (before, now) in enumerate(pairwise(steps), start=1):
-        bits = model.imagine(bits, actions[:, before:now])[:, -1]
-        lasting = np.flatnonzero(rollouts.length >= now)
-        if not len(lasting):
-            break
-        seen = model.encode(np.asarray(rollouts.obs[lasting, frame]))
-        kept = torch.from_numpy(lasting).to(bits.device)
-        guesses = {"": bits[kept], "copy_": first[kept]}
+    for step, lasting, imagined, seen in paths.imagine(lambda codes, actions: model.imagine(codes, actions)[:, -1]):
+        guesses = {"": imagined, "copy_": take(paths.first, lasting)}
         entry: dict[str, float] = {}
         for name, codes in guesses.items():
             same = codes == seen
             entry[f"{name}bits"] = 100 * float(same.float().mean())
             entry[f"{name}exact"] = 100 * float(same.all(1).float().mean())
         if probe is not None and rollouts.state is not None:
-            true = rollouts.state[lasting, frame].reshape(len(lasting), -1)
+            true = rollouts.state[lasting, rollouts.horizons.index(step)].reshape(len(lasting), -1)
             n_classes = max(probe.n_classes, rollouts.n_classes or 0)
             for name, codes in (guesses | {"reencode_": seen}).items():
                 entry[f"{name}f1"] = macro_f1(confusion(true, probe.read(codes), n_classes), "union")
-        scores[str(now)] = entry
+        scores[str(step)] = entry
     return scores

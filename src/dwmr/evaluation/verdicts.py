@@ -1,7 +1,7 @@
-"""Ten yes/no questions about how reliable a model is. Each is answered from one figure and two thresholds.
+"""Eight yes/no questions about how reliable a model is. Each is answered from one figure and two thresholds.
 
-There is no overall score: a model can be good enough for one use and not for another. Planning needs whole codes that
-stay correct over many steps; reading the board does not.
+There is no score: a model can be good enough for one use and not for another. Planning needs whole codes that stay
+correct over many steps; reading the board does not.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ MIN_EXACT = 95.0  # percent of whole codes: below this a roll-out no longer coun
 NOISE_STRENGTH = "0.05"  # on the [0, 1] scale, about the noise of a camera
 ROLLOUT_STEPS = 100
 SHARE_TOLERANCE = 2.0  # percentage points by which two shares of codes may differ and still count as equal
-MIN_KNOWN = 30  # frames with known codes, below which a share of known codes means nothing
-NEED_LABELS = {"collisions", "splits", "graph"}
 ASKED_OF_CONSTANT_CODES = {"bits", "collisions", "graph"}  # a code that never changes passes the others trivially
+NO_LABELS = "the data has no labels"
 
 Certificate = Mapping[str, Any]
 Finding = tuple[float | None, str]
@@ -47,7 +46,7 @@ class Question:
 
 
 def answers(certificate: Certificate) -> list[dict[str, Any]]:
-    """The answer to every question: name, question, answer, figure, unit, remark, thresholds, labels."""
+    """The answer to every question: name, question, answer, figure, unit, remark, thresholds."""
     results = []
     for question in QUESTIONS:
         figure, remark = question.measure(certificate)
@@ -62,7 +61,6 @@ def answers(certificate: Certificate) -> list[dict[str, Any]]:
                 "unit": question.unit,
                 "remark": remark,
                 "thresholds": {"yes": question.yes, "partly": question.partly},
-                "labels": question.name in NEED_LABELS,
             }
         )
     return results
@@ -79,26 +77,39 @@ def correct_steps(drift: Mapping[str, Mapping[str, float]]) -> int:
 
 
 def summary(certificate: Certificate) -> str:
-    """What the model can be used for, in a few sentences."""
-    drift = certificate["drift"]
+    """What was found and what could not be tested, in a few sentences.
+
+    The model is called reliable only if every question is answered with yes.
+    """
+    drift, collisions = certificate["drift"], certificate.get("collisions")
     steps, longest = correct_steps(drift), _longest(drift)
-    by_answer = {
-        answer: ", ".join(each["name"] for each in certificate["verdicts"] if each["answer"] == answer)
-        for answer in (NO, NOT_TESTED)
-    }
+    given: dict[str, list[dict[str, Any]]] = {answer: [] for answer in (YES, PARTLY, NO, NOT_TESTED)}
+    for each in certificate["verdicts"]:
+        given[each["answer"]].append(each)
     if _constant(certificate):
-        advice = ["Every frame has the same code: the model carries no information."]
+        found = ["Every frame has the same code: the model carries no information."]
     elif steps == 0:
-        advice = ["Imagined codes are unreliable, even one step ahead."]
+        found = ["Imagined codes are unreliable, even one step ahead."]
         exact = [entry["exact"] for entry in drift.values()]
         if certificate["redrawn"] and exact and min(exact) >= certificate["same_code"] - SHARE_TOLERANCE:
-            advice.append("The cause is the encoder: it gives two frames of one state different codes just as often.")
+            found.append("The cause is the encoder: it gives two frames of one state different codes just as often.")
     else:
-        limit = "the longest roll-out tested" if steps == longest else "then encode a new frame"
-        advice = [f"Roll-outs are reliable for {_count(steps)}, {limit}."]
-    advice += [f"Failed: {by_answer[NO]}."] if by_answer[NO] else []
-    advice += [f"Not tested: {by_answer[NOT_TESTED]}."] if by_answer[NOT_TESTED] else []
-    return " ".join(advice)
+        limit = ", the longest roll-out tested" if steps == longest else ", but not longer"
+        shared = (
+            "whether states share a code is not known"
+            if collisions is None
+            else f"{collisions:.1f}% of the frames share a code with another state"
+        )
+        found = [f"At least {MIN_EXACT:g}% of imagined codes are exact for {_count(steps)}{limit}; {shared}."]
+    for title, answer in (("Failed", NO), ("Partly", PARTLY)):
+        if given[answer]:
+            found.append(f"{title}: {', '.join(each['name'] for each in given[answer])}.")
+    if given[NOT_TESTED]:
+        reasons = "; ".join(f"{each['name']} ({each['remark']})" for each in given[NOT_TESTED])
+        found.append(f"Not tested, so there is no overall verdict: {reasons}.")
+    elif len(given[YES]) == len(QUESTIONS):
+        found.append("Every question is answered with yes: the model is reliable.")
+    return " ".join(found)
 
 
 def _longest(drift: Mapping[str, Any]) -> int:
@@ -115,32 +126,20 @@ def _constant(certificate: Certificate) -> bool:
 
 def _bits(certificate: Certificate) -> Finding:
     bits, dead, duplicate = (certificate[name] for name in ("bits", "dead", "duplicate"))
-    effective = f"{certificate['information']['participation']:.0f} effective independent bits"
-    return 100 * (bits - dead - duplicate) / bits, f"{dead} dead, {duplicate} duplicate of {bits} bits; {effective}"
+    return 100 * (bits - dead - duplicate) / bits, f"{dead} dead, {duplicate} duplicate of {bits} bits"
 
 
 def _same_code(certificate: Certificate) -> Finding:
-    return _if_redrawn(certificate, "same_code", "of pairs of frames of one state have the same code")
-
-
-def _state_share(certificate: Certificate) -> Finding:
-    return _if_redrawn(certificate, "state_share", "of a bit's variance comes from the state, on average")
-
-
-def _if_redrawn(certificate: Certificate, name: str, remark: str) -> Finding:
     if certificate["redrawn"] is None:
         return None, "the data has no episodes, so no pairs of frames of one state are known"
     if certificate["redrawn"] == 0:
         return None, "the data always draws a state the same way"
-    return certificate[name], remark if certificate[name] is not None else "no bit ever changes"
+    return certificate["same_code"], "of pairs of frames of one state have the same code"
 
 
 def _noise(certificate: Certificate) -> Finding:
-    tested = certificate["noise"]
-    if NOISE_STRENGTH not in tested:
-        return None, f"noise of strength {NOISE_STRENGTH} was not tested"
-    kept = ", ".join(f"{entry['same_code']:.1f}% at {strength}" for strength, entry in tested.items())
-    return tested[NOISE_STRENGTH]["same_code"], f"codes kept: {kept}"
+    kept = ", ".join(f"{entry['same_code']:.1f}% at {strength}" for strength, entry in certificate["noise"].items())
+    return certificate["noise"][NOISE_STRENGTH]["same_code"], f"codes kept: {kept}"
 
 
 def _next(certificate: Certificate) -> Finding:
@@ -153,37 +152,22 @@ def _rollout(certificate: Certificate) -> Finding:
     drift = certificate["drift"]
     steps, longest = correct_steps(drift), _longest(drift)
     if steps == longest < ROLLOUT_STEPS:
-        return None, f"correct up to {_count(longest)}, the longest episode" if longest else "no episodes to follow"
+        return None, f"correct up to {_count(longest)}, the longest roll-out" if longest else "no episodes to follow"
     last = f"{drift[str(longest)]['exact']:.1f}% after {longest:,}"
     return steps, f"with at least {MIN_EXACT:g}% of the codes exact; {last}"
 
 
-def _known(certificate: Certificate) -> Finding:
-    usable = {
-        step: entry
-        for step, entry in certificate["drift"].items()
-        if entry["known_seen"] * entry["episodes"] / 100 >= MIN_KNOWN
-    }
-    if not usable:
-        return None, "too few codes of real frames occur twice in the data"
-    fewer = {step: max(100 * (1 - entry["known"] / entry["known_seen"]), 0.0) for step, entry in usable.items()}
-    worst = max(fewer, key=lambda step: fewer[step])
-    known, seen = usable[worst]["known"], usable[worst]["known_seen"]
-    remark = f"after {_count(int(worst))} {known:.1f}% of imagined codes are known, of real frames' codes {seen:.1f}%"
-    return fewer[worst], remark
-
-
 def _collisions(certificate: Certificate) -> Finding:
     if "collisions" not in certificate:
-        return None, "the data has no labels"
+        return None, NO_LABELS
     return certificate["collisions"], "of frames have a code that also stands for another state"
 
 
 def _splits(certificate: Certificate) -> Finding:
     if "splits" not in certificate:
-        return None, "the data has no labels"
-    if certificate["redrawn_states"] == 0:
-        return None, "the data always draws a state the same way"
+        return None, NO_LABELS
+    if certificate["splits"] == 0 and not certificate["redrawn"]:
+        return None, "no state is known to be drawn in two ways"
     return certificate["splits"], "of frames show a state that also has another code"
 
 
@@ -192,19 +176,16 @@ def _graph(certificate: Certificate) -> Finding:
     if graphs is None:
         return None, "no true graphs were given"
     edges = f"{graphs['edges_right']:.2f}% of {graphs['edges']:,} edges are correct"
-    renamed = f"{graphs['isomorphic']:.1f}% of the levels if codes may be renamed"
-    return graphs["same"], f"of {graphs['levels']} levels have every edge correct; {edges}; {renamed}"
+    return graphs["same"], f"of {graphs['levels']} levels have every edge correct; {edges}"
 
 
 # name, question, measure, threshold of "yes", threshold of "partly"
 QUESTIONS = (
     Question("bits", "Does every bit carry information?", _bits, 90, 50),
     Question("stability", "Does a state keep its code when it is drawn differently?", _same_code, 99, 80),
-    Question("state", "Do the bits depend on the state alone, not on how it is drawn?", _state_share, 99, 90),
     Question("noise", "Does a frame keep its code under slight pixel noise?", _noise, 99, 80),
     Question("next", "Is the next code predicted correctly?", _next, 99, 80),
     Question("rollout", "Do roll-outs of 100 steps stay correct?", _rollout, ROLLOUT_STEPS, 10, unit="steps"),
-    Question("known", "Do imagined codes belong to real frames?", _known, 1, 10, unit="% fewer"),
     Question("collisions", "Do different states have different codes?", _collisions, 0.1, 5),
     Question("splits", "Does every state have only one code?", _splits, 1, 20),
     Question("graph", "Is the learned world the true one?", _graph, 99, 50),

@@ -137,14 +137,14 @@ def rollouts(scores: Mapping[str, Mapping[str, float]]) -> Section:
 
 def trust(certificate: Mapping[str, Any]) -> Section:
     how = (
-        "Ten yes/no questions about how reliable the model is, each answered from one figure. “Not tested” means that "
-        "the data cannot answer the question. `dwmr certify` prints the details."
+        "Eight yes/no questions about how reliable the model is, each answered from one figure. “Not tested” means "
+        "that the data cannot answer the question."
     )
     rows = [
         [
             f"{each['name']}: {each['question']}",
             each["answer"],
-            f"{number(each['figure'])} {each['unit']}",
+            "" if each["figure"] is None else f"{number(each['figure'])} {each['unit']}",
             each["remark"],
         ]
         for each in certificate["verdicts"]
