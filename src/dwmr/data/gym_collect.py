@@ -178,7 +178,8 @@ def _record_rollouts(player: _Player, seed: int, episodes: int, shown: Bar) -> d
     shown.describe("rollout")
     for episode, (frames, chosen) in enumerate(zip(obs, actions.tolist())):
         player.reset(next(seeds))
-        labels, ended = [], False
+        labels: list[np.ndarray | None] = []
+        ended = False
         for step in range(HORIZONS[-1] + 1):
             if step in HORIZONS:
                 frames[len(labels)], label = player.see()
