@@ -215,7 +215,7 @@ def test_a_learning_rate_may_fall_later_or_never():
 def test_continuations_are_the_next_transitions_of_an_episode(ice):
     data = replace(ice[:4], episode=np.array([7, 7, 8, 8]))
     assert continuations(data).tolist() == [1, -1, 3, -1]
-    with pytest.raises(InputError, match="episodes"):
+    with pytest.raises(InputError, match="no `episode`"):
         continuations(replace(data, episode=None))
 
 
@@ -323,7 +323,7 @@ def test_steps_that_cannot_be_taken(values, message):
 @pytest.mark.parametrize("settings", [{"steps": 2}, {"two_views": True}])
 def test_data_without_episodes_is_refused_before_anything_is_written(tiny, tmp_path, settings):
     config = dwmr.preset("generic/dwmr", bits=8, low=0, high=4, batch_size=16, epochs=1, **settings)
-    with pytest.raises(InputError, match="need episodes"):
+    with pytest.raises(InputError, match="this data has no `episode`"):
         dwmr.train(config, train=replace(tiny, episode=None), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

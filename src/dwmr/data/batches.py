@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from dwmr.data.transitions import Transitions
-from dwmr.errors import InputError
 from dwmr.seeding import rng, shuffled
 
 
@@ -90,8 +89,6 @@ def draw_triplets(generator: np.random.Generator, bits: int, shape: tuple[int, .
 def continuations(transitions: Transitions) -> np.ndarray:
     """int64 (N,): the transition that begins where each one ends, so that its first image is a second view of the same
     state; -1 where the episode is over. Needs the transitions' episodes."""
-    if transitions.episode is None:
-        raise InputError("two views and later steps need episodes, and this data has none")
     first, second = transitions.same_state_pairs()
     after = np.full(len(transitions), -1)
     after[first] = second
@@ -123,87 +120,63 @@ class Loader:
         steps: int = 1,
     ) -> None:
         self.device, self.normalize, self.two_views, self.steps = device, normalize, two_views, steps
-        self.obs, self.next_obs = (_Images(images, device) for images in (transitions.obs, transitions.next_obs))
+        self.obs, self.next_obs = (
+            images if device.type == "cpu" else torch.from_numpy(np.array(images)).to(device)
+            for images in (transitions.obs, transitions.next_obs)
+        )
         self.actions = torch.from_numpy(np.array(transitions.actions, dtype=np.int64)).to(device)
         self.eye = torch.eye(transitions.n_actions, dtype=dtype, device=device)
-        linked = two_views or steps > 1
-        self.after = torch.from_numpy(continuations(transitions)).to(device) if linked else None
-        self.order, self.noise, self.triplets = torch.empty(0), None, None
-
-    def __len__(self) -> int:
-        return len(self.actions)
+        if two_views or steps > 1:
+            self.after = torch.from_numpy(continuations(transitions)).to(device)
+        self.plan: dict[str, Tensor] = {}
 
     def sharing_data(self) -> Loader:
         """Another loader of the same transitions, for other runs beside these."""
         other = copy.copy(self)
-        other.order, other.noise, other.triplets = torch.empty(0), None, None
+        other.plan = {}
         return other
 
     def lay_out(self, plans: Sequence[EpochPlan]) -> None:
         """Put an epoch's random choices on the device: of one run (U, …), of several (U, S, …), and into the same
         tensors as before, if there are any."""
-        order = _joined([plan.order for plan in plans])
-        noise = _joined([plan.noise for plan in plans])
-        triplets = _joined([plan.triplets for plan in plans])
-        for name, fresh in (("order", order), ("noise", noise), ("triplets", triplets)):
-            kept = getattr(self, name)
-            if fresh is None or kept is None or kept.shape != fresh.shape:
-                setattr(self, name, None if fresh is None else fresh.to(self.device))
+        for name in ("order", "noise", "triplets"):
+            parts = [part for plan in plans if (part := getattr(plan, name)) is not None]
+            if not parts:
+                self.plan.pop(name, None)
+                continue
+            fresh = torch.from_numpy(np.stack(parts, axis=1) if len(parts) > 1 else parts[0])
+            if name in self.plan and self.plan[name].shape == fresh.shape:
+                self.plan[name].copy_(fresh)
             else:
-                kept.copy_(fresh)
+                self.plan[name] = fresh.to(self.device)
 
     def batch(self, update: Tensor) -> Batch:
         """The minibatch of an update, whose number is in a tensor (1,) on the device."""
-        index = self.order.index_select(0, update)[0]
-        next_images = self.normalize(self.next_obs[index])
+        drawn = {name: values.index_select(0, update)[0] for name, values in self.plan.items()}
+        index = drawn.pop("order")
+        next_images = self._images(self.next_obs, index)
         return Batch(
-            images=self.normalize(self.obs[index]),
+            images=self._images(self.obs, index),
             actions=self.eye[self.actions[index]],
             next_images=next_images,
-            noise=_part(self.noise, update),
-            triplets=_part(self.triplets, update),
             second_views=self._second_views(index, next_images) if self.two_views else None,
             later=tuple(self._later(index)),
+            **drawn,
         )
 
+    def _images(self, images: np.ndarray | Tensor, index: Tensor) -> Tensor:
+        """Images on the device, or in an array that may lie on disk, as the networks take them."""
+        picked = images[index] if isinstance(images, Tensor) else torch.from_numpy(images[index.numpy()])
+        return self.normalize(picked)
+
     def _second_views(self, index: Tensor, next_images: Tensor) -> Tensor:
-        after = self._after(index)
-        others = self.normalize(self.obs[after.clamp_min(0)])
+        after = self.after[index]
+        others = self._images(self.obs, after.clamp_min(0))
         return torch.where((after >= 0)[..., None, None, None], others, next_images)
 
     def _later(self, index: Tensor) -> Iterator[Later]:
         seen = torch.ones_like(index, dtype=torch.bool)
         for _ in range(self.steps - 1):
-            index = self._after(index)
+            index = self.after[index]
             seen, index = seen & (index >= 0), index.clamp_min(0)
-            images = self.normalize(self.next_obs[index])
-            yield Later(self.eye[self.actions[index]], images, seen.to(self.eye.dtype))
-
-    def _after(self, index: Tensor) -> Tensor:
-        if self.after is None:
-            raise RuntimeError("this loader was made without links between transitions")
-        return self.after[index]
-
-
-class _Images:
-    """uint8 images (N, C, H, W) to be picked by an index: resident on a GPU, else an array that may lie on disk."""
-
-    def __init__(self, images: np.ndarray, device: torch.device) -> None:
-        self.array = images if device.type == "cpu" else None
-        self.resident = None if device.type == "cpu" else torch.from_numpy(np.array(images)).to(device)
-
-    def __getitem__(self, index: Tensor) -> Tensor:
-        if self.array is not None:
-            return torch.from_numpy(self.array[index.numpy()])
-        return self.resident[index]  # type: ignore[index]
-
-
-def _joined(parts: Sequence[np.ndarray | None]) -> Tensor | None:
-    known = [torch.from_numpy(part) for part in parts if part is not None]
-    if not known:
-        return None
-    return torch.stack(known, dim=1) if len(known) > 1 else known[0]
-
-
-def _part(values: Tensor | None, update: Tensor) -> Tensor | None:
-    return None if values is None else values.index_select(0, update)[0]
+            yield Later(self.eye[self.actions[index]], self._images(self.next_obs, index), seen.to(self.eye.dtype))
