@@ -14,7 +14,7 @@ ARRAYS = {"obs": np.arange(24, dtype=np.uint8).reshape(2, 3, 4), "actions": np.a
 @pytest.fixture
 def saved(tmp_path):
     """A store of the kind "frames"."""
-    store.save(tmp_path / "s", "frames", store.Stored(ARRAYS, {"n_actions": 2}, {"seed": 7}))
+    store.save(tmp_path / "s", "frames", ARRAYS | {"n_actions": 2}, {"seed": 7})
     return tmp_path / "s"
 
 
@@ -26,16 +26,16 @@ def edit_header(path, **changes) -> None:
 def test_round_trip(saved):
     assert store.is_store(saved)
     stored = store.load(saved, "frames")
-    assert stored.values == {"n_actions": 2}
-    assert stored.about == {"seed": 7}
-    assert set(stored.arrays) == set(ARRAYS)
+    assert set(stored) == {*ARRAYS, "n_actions", "about"}
+    assert stored["n_actions"] == 2
+    assert stored["about"] == {"seed": 7}
     for name, array in ARRAYS.items():
-        assert np.array_equal(stored.arrays[name], array)
-        assert stored.arrays[name].dtype == array.dtype
+        assert np.array_equal(stored[name], array)
+        assert stored[name].dtype == array.dtype
 
 
 def test_arrays_are_read_only_memory_maps(saved):
-    array = store.load(saved, "frames").arrays["obs"]
+    array = store.load(saved, "frames")["obs"]
     assert isinstance(array, np.memmap)
     with pytest.raises(ValueError, match="read-only"):
         array[0] = 0
@@ -44,14 +44,14 @@ def test_arrays_are_read_only_memory_maps(saved):
 def test_an_existing_path_is_left_alone(saved):
     before = {path.name: path.read_bytes() for path in saved.iterdir()}
     with pytest.raises(FileExistsError, match="exists already"):
-        store.save(saved, "frames", store.Stored({"obs": np.zeros(1)}, {}, {}))
+        store.save(saved, "frames", {"obs": np.zeros(1)}, {})
     assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
     assert [path.name for path in saved.parent.iterdir()] == ["s"]
 
 
 def test_an_array_of_objects_is_not_written(tmp_path):
     with pytest.raises(ValueError, match=r"[Oo]bject"):
-        store.save(tmp_path / "s", "frames", store.Stored({"x": np.array([{}])}, {}, {}))
+        store.save(tmp_path / "s", "frames", {"x": np.array([{}])}, {})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -70,7 +70,7 @@ def test_a_damaged_array_header(saved):
     for position in range(128):
         path.write_bytes(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
         try:
-            assert np.array_equal(store.load(saved, "frames").arrays["obs"], ARRAYS["obs"])
+            assert np.array_equal(store.load(saved, "frames")["obs"], ARRAYS["obs"])
         except InputError as error:
             assert "obs.npy" in str(error)  # noqa: PT017 — some bytes are mere padding, and may change
 
@@ -94,7 +94,7 @@ def test_a_pickled_array(saved):
         store.load(saved, "frames")
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe\x00", b'{"format": "dwmr-arr'])
+@pytest.mark.parametrize("content", [b"", b"{", b"[1, 2]", b"\xff\xfe\x00", b'{"format": "dwmr-arr'])
 def test_a_damaged_header(saved, content):
     (saved / store.HEADER).write_bytes(content)
     with pytest.raises(InputError, match=r"header\.json is damaged"):
@@ -115,12 +115,6 @@ def test_a_damaged_header(saved, content):
 def test_a_foreign_header(saved, changes, message):
     edit_header(saved, **changes)
     with pytest.raises(InputError, match=message):
-        store.load(saved, "frames")
-
-
-def test_a_header_of_another_shape(saved):
-    (saved / store.HEADER).write_text("[1, 2]")
-    with pytest.raises(InputError, match="not a dwmr store header"):
         store.load(saved, "frames")
 
 

@@ -11,7 +11,6 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,57 +30,49 @@ _MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"\x93NUM")
 _UNREADABLE = (ValueError, EOFError, OSError, tokenize.TokenError)
 
 
-@dataclass(frozen=True)
-class Stored:
-    """The content of a store: arrays by name, plain values such as ``n_actions``, and how it was made."""
-
-    arrays: dict[str, np.ndarray]
-    values: dict[str, Any]
-    about: dict[str, Any]
-
-
 def is_store(path: str | Path) -> bool:
     return (Path(path) / HEADER).is_file()
 
 
-def save(path: str | Path, kind: str, stored: Stored) -> None:
-    """Write a new store; the folder appears whole or not at all."""
+def save(path: str | Path, kind: str, parts: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+    """Write a new store of arrays and plain values by name, and how they were made; it appears whole or not at all."""
+    arrays = {name: part for name, part in parts.items() if isinstance(part, np.ndarray)}
     header = {
         "format": FORMAT,
         "version": VERSION,
         "kind": kind,
-        "values": stored.values,
-        "about": stored.about,
-        "arrays": {
-            name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in stored.arrays.items()
-        },
+        "values": {name: part for name, part in parts.items() if name not in arrays},
+        "about": dict(about),
+        "arrays": {name: {"shape": list(array.shape), "dtype": array.dtype.str} for name, array in arrays.items()},
     }
     with atomic_folder(path) as folder:
-        for name, array in stored.arrays.items():
+        for name, array in arrays.items():
             np.save(folder / f"{name}.npy", array, allow_pickle=False)
         atomic_write_json(folder / HEADER, header)
 
 
-def load(path: str | Path, kind: str) -> Stored:
-    """Open a store; the arrays are read-only memory maps."""
+def load(path: str | Path, kind: str) -> dict[str, Any]:
+    """What is in a store, by name, with ``about``; the arrays are read-only memory maps."""
     path = Path(path)
-    header = _read_header(path)
-    if header.get("format") != FORMAT:
-        raise InputError(f"{path / HEADER} is not a dwmr store: its format is {header.get('format')!r}")
-    if header.get("version") != VERSION:
-        raise InputError(
-            f"{path} was written in store version {header.get('version')!r}; this dwmr reads version {VERSION}"
-        )
-    if header.get("kind") != kind:
-        raise InputError(f"{path} holds {header.get('kind')!r}, expected {kind!r}")
+    if not path.exists():
+        raise InputError(f"{path} does not exist")
+    if not is_store(path):
+        raise InputError(f"{path} is not a dwmr store: it has no {HEADER}")
+    place = path / HEADER
     try:
-        described: Mapping[str, Mapping[str, Any]] = header["arrays"]
-        arrays = {name: _open_array(path / f"{name}.npy", entry) for name, entry in described.items()}
-        return Stored(arrays, dict(header["values"]), dict(header.get("about", {})))
+        header = json.loads(place.read_text())
+        if (found := header.get("format")) != FORMAT:
+            raise InputError(f"{place} is not a dwmr store: its format is {found!r}")
+        if (found := header.get("version")) != VERSION:
+            raise InputError(f"{path} was written in store version {found!r}; this dwmr reads version {VERSION}")
+        if (found := header.get("kind")) != kind:
+            raise InputError(f"{path} holds {found!r}, expected {kind!r}")
+        arrays = {name: _open_array(path / f"{name}.npy", entry) for name, entry in header["arrays"].items()}
+        return {**arrays, **header["values"], "about": dict(header.get("about", {}))}
     except InputError:
         raise
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise InputError(f"{path / HEADER} is damaged: {error!r}") from error
+    except (KeyError, TypeError, AttributeError, ValueError) as error:  # also of its text and its JSON
+        raise InputError(f"{place} is damaged: {error!r}") from error
 
 
 def load_npz(path: str | Path) -> dict[str, np.ndarray]:
@@ -101,20 +92,6 @@ def load_npz(path: str | Path) -> dict[str, np.ndarray]:
     except (*_UNREADABLE, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(f"{path} is not a readable .npz archive: {error}") from error
     raise InputError(f"{path} holds a single array; expected an .npz archive with named arrays")
-
-
-def _read_header(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        raise InputError(f"{path} does not exist")
-    if not is_store(path):
-        raise InputError(f"{path} is not a dwmr store: it has no {HEADER}")
-    try:
-        header = json.loads((path / HEADER).read_text())
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path / HEADER} is damaged: {error}") from error
-    if not isinstance(header, dict):
-        raise InputError(f"{path / HEADER} is not a dwmr store header")
-    return header
 
 
 def _open_array(path: Path, entry: Mapping[str, Any]) -> np.ndarray:

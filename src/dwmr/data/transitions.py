@@ -49,26 +49,27 @@ class Transitions:
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        known: dict[str, Any] = {}
         for name in _ARRAYS:
             value = getattr(self, name)
-            if name in _GROUPED:
-                value = _each_group(np.asanyarray, value)
-            elif value is not None or name != "episode":
-                value = np.asanyarray(value)
-            object.__setattr__(self, name, value)
-        checks.check_images("obs", self.obs)
-        checks.check_images("next_obs", self.next_obs)
-        if self.obs.shape != self.next_obs.shape:
-            raise InputError(f"obs has shape {self.obs.shape} but next_obs {self.next_obs.shape}")
-        count = len(self.obs)
-        object.__setattr__(self, "n_actions", checks.check_actions(self.actions, (count,), self.n_actions))
+            optional = name in (*_GROUPED, "episode")
+            known[name] = _each_group(np.asanyarray, value) if optional else np.asanyarray(value)
+        for name in ("obs", "next_obs"):
+            checks.check_images(name, known[name])
+        if known["obs"].shape != known["next_obs"].shape:
+            raise InputError(f"obs has shape {known['obs'].shape} but next_obs {known['next_obs'].shape}")
+        count = len(known["obs"])
+        known["n_actions"] = checks.check_actions(known["actions"], (count,), self.n_actions)
         if self.action_names is not None:
-            object.__setattr__(self, "action_names", checks.check_action_names(self.action_names, self.n_actions))
-        object.__setattr__(self, "n_classes", checks.check_states(self.state, self.next_state, count, self.n_classes))
-        if isinstance(self.next_state, Mapping):
-            object.__setattr__(self, "next_state", {name: self.next_state[name] for name in self.groups})
-        if self.episode is not None:
-            checks.check_integers("episode", self.episode, (count,))
+            known["action_names"] = checks.check_action_names(self.action_names, self.n_actions)
+        state, next_state = known["state"], known["next_state"]
+        known["n_classes"] = checks.check_states(state, next_state, count, self.n_classes)
+        if isinstance(state, Mapping):
+            known["next_state"] = {name: next_state[name] for name in state}
+        if known["episode"] is not None:
+            checks.check_integers("episode", known["episode"], (count,))
+        for name, value in known.items():
+            object.__setattr__(self, name, value)
 
     def __len__(self) -> int:
         return len(self.obs)
@@ -165,20 +166,15 @@ class Transitions:
 
     def save(self, path: str | Path) -> None:
         """Write a new store folder, or an ``.npz`` archive if the path ends in that."""
-        path = Path(path)
-        arrays = _ungrouped({name: getattr(self, name) for name in _ARRAYS if getattr(self, name) is not None})
-        values: dict[str, Any] = {"n_actions": self.n_actions, "n_classes": self.n_classes}
-        if self.action_names is not None:
-            values["action_names"] = list(self.action_names)
-        if path.suffix == ".npz":
-            if path.exists():
-                raise FileExistsError(f"{path} exists already; nothing was written")
-            known = {name: np.asarray(value) for name, value in _ungrouped(values).items() if value is not None}
-            buffer = io.BytesIO()
-            np.savez(buffer, **(known | arrays))
-            atomic_write_bytes(path, buffer.getvalue())
-        else:
-            store.save(path, "transitions", store.Stored(arrays, values, dict(self.about)))
+        path, parts = Path(path), _parts(self)
+        if path.suffix != ".npz":
+            store.save(path, "transitions", parts, self.about)
+            return
+        if path.exists():
+            raise FileExistsError(f"{path} exists already; nothing was written")
+        buffer = io.BytesIO()
+        np.savez(buffer, **parts)
+        atomic_write_bytes(path, buffer.getvalue())
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,11 +220,7 @@ class Rollouts:
 
     def save(self, path: str | Path) -> None:
         """Write a new store folder."""
-        arrays = {"obs": self.obs, "actions": self.actions, "length": self.length}
-        if self.state is not None:
-            arrays["state"] = self.state
-        values = {"n_actions": self.n_actions, "n_classes": self.n_classes, "horizons": list(self.horizons)}
-        store.save(path, "rollouts", store.Stored(arrays, values, dict(self.about)))
+        store.save(path, "rollouts", _parts(self), self.about)
 
 
 Made = TypeVar("Made", Transitions, Rollouts)
@@ -251,14 +243,12 @@ def load_transitions(path: str | Path) -> Transitions:
         return _build(Transitions, path, _read_npz(path))
     if not store.is_store(path) and store.is_store(path / "train"):
         raise InputError(f"{path} is a data folder with several splits; name one, such as {path / 'train'}")
-    stored = store.load(path, "transitions")
-    return _build(Transitions, path, {**stored.arrays, **stored.values, "about": stored.about})
+    return _build(Transitions, path, store.load(path, "transitions"))
 
 
 def load_rollouts(path: str | Path) -> Rollouts:
     """Roll-outs from a stored folder."""
-    stored = store.load(path, "rollouts")
-    return _build(Rollouts, Path(path), {**stored.arrays, **stored.values, "about": stored.about})
+    return _build(Rollouts, Path(path), store.load(path, "rollouts"))
 
 
 def load_splits(path: str | Path) -> Splits:
@@ -295,17 +285,20 @@ def _each_group(function: Callable[[Any], Any], labels: Any) -> Any:
     return None if labels is None else function(labels)
 
 
-def _ungrouped(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Named groups as entries of their own, such as ``state.agent``."""
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        groups = {f"{name}.{group}": part for group, part in value.items()} if isinstance(value, Mapping) else None
-        found |= {name: value} if groups is None else groups
-    return found
+def _parts(made: Transitions | Rollouts) -> dict[str, Any]:
+    """What is stored, by name; named groups as entries of their own, such as ``state.agent``."""
+    parts: dict[str, Any] = {}
+    for each in fields(made):
+        value = getattr(made, each.name)
+        if each.name in _GROUPED and isinstance(value, Mapping):
+            parts |= {f"{each.name}.{group}": part for group, part in value.items()}
+        elif each.name != "about" and value is not None:
+            parts[each.name] = value
+    return parts
 
 
 def _grouped(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of `_ungrouped`."""
+    """Entries such as ``state.agent`` as named groups."""
     found: dict[str, Any] = {}
     for name in sorted(parts, key=lambda name: "." in name):
         whole, dot, group = name.partition(".")
@@ -323,17 +316,15 @@ def _read_npz(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise InputError(f"{path} does not exist")
     parts: dict[str, Any] = dict(store.load_npz(path))
-    actions = parts.get("actions")
-    if "n_actions" not in parts and actions is not None and actions.size:
-        checks.check_integers(f"{path}: actions", actions)
-        parts["n_actions"] = np.asarray(int(actions.max()) + 1)
     for name, value in parts.items():
         if name.partition(".")[0] in ("n_actions", "n_classes"):
             if value.size != 1 or value.dtype.kind not in "iu":
                 raise InputError(f"{path}: {name} must be one integer, got {value.dtype} {value.shape}")
             parts[name] = int(value.item())
-    names = parts.get("action_names")
-    if names is not None and names.dtype.kind != "U":
+    if (actions := parts.get("actions")) is not None and actions.size and "n_actions" not in parts:
+        checks.check_integers(f"{path}: actions", actions)
+        parts["n_actions"] = int(actions.max()) + 1
+    if (names := parts.get("action_names")) is not None and names.dtype.kind != "U":
         raise InputError(f"{path}: action_names must be strings, got {names.dtype}")
     return parts
 
