@@ -17,7 +17,7 @@ from dwmr.seeding import rng  # noqa: E402
 from dwmr.worlds.registry import ENVIRONMENTS, WORLDS  # noqa: E402
 
 IDS = sorted(name for name in gymnasium.registry if name.startswith("dwmr/"))
-ALWAYS_MOVES = {"dwmr/LightsOut-v0"}
+ALWAYS_MOVES = {"dwmr/Cube2-v0", "dwmr/Cube3-v0", "dwmr/LightsOut-v0"}
 OFFLINE = {"dwmr/SlidingTiles-v0": {"digits": "sklearn"}}
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from dwmr.errors import InputError, unknown
 from dwmr.worlds.blocks import Blocks
+from dwmr.worlds.cube import PocketCube, RubiksCube
 from dwmr.worlds.digit_jump import DigitJump
 from dwmr.worlds.frozen_lake import FrozenLake
 from dwmr.worlds.hanoi import Hanoi
@@ -74,3 +75,5 @@ register(FrozenLake(), "FrozenLake-v0", noisy=True)
 register(LightsOut(), "LightsOut-v0", noisy=True, digits=LightsOut(style="digits"), twisted=LightsOut(twisted=True))
 register(Hanoi(), "Hanoi-v0", noisy=True)
 register(Blocks(), "Blocks-v0", noisy=True)
+register(PocketCube(), "Cube2-v0", noisy=True, jitter=PocketCube(jitter=40), views=PocketCube(style="views"))
+register(RubiksCube(), "Cube3-v0", noisy=True, views=RubiksCube(style="views"))
