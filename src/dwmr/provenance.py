@@ -19,6 +19,7 @@ TRAINING_AND_EVALUATION = ("dwmr.training.trainer", "dwmr.evaluation.evaluate") 
 WITHOUT_FIGURES = (
     "dwmr.errors",
     "dwmr.files",
+    "dwmr.presets",
     "dwmr.progress",
     "dwmr.version",
 )  # imported, but without effect

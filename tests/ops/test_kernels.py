@@ -241,12 +241,12 @@ def test_batch_norm(shape, relu):
     inputs = [normal(*shape, scale=2.0) + 0.5, normal(runs, channels, seed=1), normal(runs, channels, seed=2)]
     op = torch.ops.dwmr.batch_norm
     agree(
-        lambda *tensors: op(*tensors, 1e-5, relu)[0],
+        lambda *tensors: op(tensors, [1e-5, relu])[0],
         lambda *tensors: batch_norm.reference(*tensors, 1e-5, relu)[0],
         inputs,
         bound=1e-4,
     )
-    _, mean, var = op(*inputs, 1e-5, relu)
+    _, mean, var = op(inputs, [1e-5, relu])
     _, plain_mean, plain_var = batch_norm.reference(*inputs, 1e-5, relu)
     torch.testing.assert_close(mean, plain_mean, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(var, plain_var, rtol=1e-4, atol=1e-5)
@@ -294,12 +294,12 @@ def test_the_operations_are_registered_as_torch_wants_them():
     gradients = [each.requires_grad_() for each in weights]
     image = normal(1, 2, 1, 8, 8)
     of = torch.ops.dwmr
-    torch.library.opcheck(of.conv_features.default, (image, gradients, [True]), test_utils=tests)
-    decoder = (normal(1, 2, 4, 4, 3), normal(1, 1), [normal(1, 1, 3, 3, 3).requires_grad_()], [False])
-    torch.library.opcheck(of.conv_decoder.default, decoder, test_utils=tests)
-    torch.library.opcheck(of.conv3x3.default, (normal(1, 2, 4, 4, 3), normal(1, 5, 3, 3, 3)), test_utils=tests)
-    patches = (normal(1, 2, 3, 4, 4), normal(1, 5, 3, 2, 2).requires_grad_())
-    torch.library.opcheck(of.patch_conv.default, patches, test_utils=tests)
-    norm = (normal(1, 40, 3), normal(1, 3).requires_grad_(), normal(1, 3), 1e-5, True)
-    torch.library.opcheck(of.batch_norm.default, norm, test_utils=tests)
-    torch.library.opcheck(of.coskewness.default, (torch.sigmoid(normal(1, 16, 5)),), test_utils=tests)
+    torch.library.opcheck(of.conv_features.default, ([image, *gradients], [1.0]), test_utils=tests)
+    decoder = [normal(1, 2, 4, 4, 3), normal(1, 1), normal(1, 1, 3, 3, 3).requires_grad_()]
+    torch.library.opcheck(of.conv_decoder.default, (decoder, [0.0]), test_utils=tests)
+    torch.library.opcheck(of.conv3x3.default, ([normal(1, 2, 4, 4, 3), normal(1, 5, 3, 3, 3)], []), test_utils=tests)
+    patches = [normal(1, 2, 3, 4, 4), normal(1, 5, 3, 2, 2).requires_grad_()]
+    torch.library.opcheck(of.patch_conv.default, (patches, []), test_utils=tests)
+    norm = [normal(1, 40, 3), normal(1, 3).requires_grad_(), normal(1, 3)]
+    torch.library.opcheck(of.batch_norm.default, (norm, [1e-5, 1.0]), test_utils=tests)
+    torch.library.opcheck(of.coskewness.default, ([torch.sigmoid(normal(1, 16, 5))], []), test_utils=tests)

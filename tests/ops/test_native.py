@@ -226,12 +226,13 @@ def test_the_operations_are_registered_as_torch_wants_them():
     features = torch.ops.dwmr.conv_features.default
     chain = torch.ops.dwmr.conv_chain.default
     weights = [each.detach()[None].requires_grad_() for link in links for each in link.tensors]
-    layout = [int(number) for link in links for number in link.layout]
+    form = [float(number) for link in links for number in link.form]
     tests = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(features, (torch.rand(1, 16, 1, 8, 8), parameters, blocks[1]), test_utils=tests)
-    torch.library.opcheck(chain, (torch.rand(1, 16, 1, 8, 8), weights, layout, [1e-5, 0.0]), test_utils=tests)
-    moments = torch.ops.dwmr.distinct_third_moments.default
-    torch.library.opcheck(moments, (torch.rand(1, 16, 5, requires_grad=True),), test_utils=tests)
+    pools = [float(pool) for pool in blocks[1]]
+    torch.library.opcheck(features, ([torch.rand(1, 16, 1, 8, 8), *parameters], pools), test_utils=tests)
+    torch.library.opcheck(chain, ([torch.rand(1, 16, 1, 8, 8), *weights], form), test_utils=tests)
+    moments = torch.ops.dwmr.coskewness.default
+    torch.library.opcheck(moments, ([torch.rand(1, 16, 5, requires_grad=True)], []), test_utils=tests)
 
 
 @needs_compiler

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from dwmr.ops.dispatch import define
+from dwmr.ops.dispatch import Kernels, define
 
 
 def batch_norm(x: Tensor, norm: nn.BatchNorm2d, *, relu: bool, bias: Tensor | None = None) -> Tensor:
@@ -18,15 +18,15 @@ def batch_norm(x: Tensor, norm: nn.BatchNorm2d, *, relu: bool, bias: Tensor | No
     """
     last = x.permute(0, 2, 3, 1)
     rows = last.flatten(0, 2)
-    y, mean, var = _batch_norm(rows.unsqueeze(0), norm.weight.unsqueeze(0), norm.bias.unsqueeze(0), norm.eps, relu)
+    y, mean, var = _batch_norm([rows, norm.weight, norm.bias], [norm.eps, relu])
     with torch.no_grad():
         count, momentum = len(rows), cast(float, norm.momentum)
-        mean = mean.squeeze(0) if bias is None else mean.squeeze(0) + bias
-        var = var.squeeze(0) * (count / (count - 1))
+        mean = mean if bias is None else mean + bias
+        var = var * (count / (count - 1))
         for kept, fresh in ((norm.running_mean, mean), (norm.running_var, var)):
             cast(Tensor, kept).mul_(1 - momentum).add_(fresh, alpha=momentum)
         cast(Tensor, norm.num_batches_tracked).add_(1)
-    return y.squeeze(0).view(last.shape).permute(0, 3, 1, 2)
+    return y.view(last.shape).permute(0, 3, 1, 2)
 
 
 def reference(x: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -41,53 +41,14 @@ def fits(norm: nn.Module) -> bool:
     return isinstance(norm, nn.BatchNorm2d) and norm.affine and norm.track_running_stats and bool(norm.momentum)
 
 
-def _forward(x: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _kernels(x: Tensor) -> Kernels:
     from dwmr.ops import triton_batch_norm
 
-    return triton_batch_norm.forward(x, weight, bias, eps, relu)
+    return triton_batch_norm.forward, triton_batch_norm.backward
 
 
-def _fake(x: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool) -> tuple[Tensor, Tensor, Tensor]:
-    return x.new_empty(x.shape), torch.empty_like(weight), torch.empty_like(weight)
+def _fake(inputs: list[Tensor], form: list[float]) -> list[Tensor]:
+    return [each.new_empty(each.shape) for each in inputs]
 
 
-def _backward(
-    gradient: Tensor, x: Tensor, mean: Tensor, var: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    from dwmr.ops import triton_batch_norm
-
-    return triton_batch_norm.backward(gradient, x, mean, var, weight, bias, eps, relu)
-
-
-def _fake_backward(
-    gradient: Tensor, x: Tensor, mean: Tensor, var: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    return x.new_empty(x.shape), torch.empty_like(weight), torch.empty_like(bias)
-
-
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    x, weight, bias, eps, relu = inputs
-    _, mean, var = output
-    ctx.save_for_backward(x, mean, var, weight, bias)
-    ctx.form = eps, relu
-
-
-def _differentiate(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    return *_batch_norm_backward(gradient, *ctx.saved_tensors, *ctx.form), None, None
-
-
-_TENSORS = "Tensor x, Tensor mean, Tensor var, Tensor weight, Tensor bias, float eps, bool relu"
-_batch_norm_backward = define(
-    "batch_norm_backward",
-    _backward,
-    _fake_backward,
-    schema=f"(Tensor gradient, {_TENSORS}) -> (Tensor, Tensor, Tensor)",
-)
-_batch_norm = define(
-    "batch_norm",
-    _forward,
-    _fake,
-    schema="(Tensor x, Tensor weight, Tensor bias, float eps, bool relu) -> (Tensor, Tensor, Tensor)",
-    setup=_setup,
-    backward=_differentiate,
-)
+_batch_norm = define("batch_norm", _kernels, _fake)

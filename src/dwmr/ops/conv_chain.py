@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -10,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from dwmr.ops.dispatch import define
+
+Shapes = Sequence[tuple[int, int, int]]
 
 
 @dataclass(frozen=True)
@@ -36,15 +39,16 @@ class Link:
         return [each for each in known if each is not None]
 
     @property
-    def layout(self) -> list[int]:
-        """What the kernels must know besides the tensors: see `_Layout`."""
-        conv = self.conv
+    def form(self) -> list[float]:
+        """What the kernels must know besides the tensors: see `_Form`."""
+        conv, norm = self.conv, self.norm
         sides = (conv.kernel_size[0], conv.stride[0], conv.dilation[0], cast(int, conv.padding[0]))
-        return [*sides, conv.bias is not None, self.norm is not None, self.residual]
+        return [norm.eps if norm else 0.0, *sides, conv.bias is not None, norm is not None, self.residual]
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _Form:
+    eps: float
     kernel: int
     stride: int
     dilation: int
@@ -54,8 +58,9 @@ class _Layout:
     residual: int
 
     @property
-    def tensors(self) -> int:
-        return 1 + self.biased + 2 * self.normed
+    def names(self) -> list[str]:
+        """What the tensors of a link are called in C++."""
+        return ["weight", *(["bias"] if self.biased else []), *(["scale", "shift"] if self.normed else [])]
 
     def out(self, side: int) -> int:
         return (side + 2 * self.padding - self.dilation * (self.kernel - 1) - 1) // self.stride + 1
@@ -66,35 +71,27 @@ def conv_chain(images: Tensor, links: Sequence[Link]) -> Tensor:
 
     N must be a multiple of the kernels' lanes, see `fits`.
     """
-    parameters = [each.unsqueeze(0) for link in links for each in link.tensors]
-    layout = [number for link in links for number in link.layout]
-    eps = [link.norm.eps if link.norm else 0.0 for link in links]
-    out, moments, _ = _chain(images.unsqueeze(0), parameters, layout, eps)
+    form = [number for link in links for number in link.form]
+    out, moments, _ = _chain([images, *(each for link in links for each in link.tensors)], form)
     plane = images.shape[-2:]
     start = 0
-    for link, form in zip(links, _layouts(layout), strict=True):
-        plane = torch.Size(form.out(side) for side in plane)
+    for link, each in zip(links, _forms(form), strict=True):
+        plane = torch.Size(each.out(side) for side in plane)
         if link.norm is not None:
             width = link.conv.out_channels
-            mean, variance = moments.squeeze(0)[start : start + 2 * width].unflatten(0, (2, -1)).unbind(0)
+            mean, variance = moments[start : start + 2 * width].unflatten(0, (2, -1)).unbind(0)
             _track(link.norm, mean.detach(), variance.detach(), len(images) * plane.numel())
             start += 2 * width
-    return out.squeeze(0)
+    return out
 
 
 @torch.no_grad()
 def conv_chain_eval(images: Tensor, links: Sequence[Link]) -> Tensor:
     """`conv_chain` by running statistics, without gradient."""
-    parameters = [each.unsqueeze(0) for link in links for each in link.tensors]
-    layout = [number for link in links for number in link.layout]
-    eps = [link.norm.eps if link.norm else 0.0 for link in links]
-    running = [
-        cast(Tensor, each).unsqueeze(0)
-        for link in links
-        if link.norm is not None
-        for each in (link.norm.running_mean, link.norm.running_var)
-    ]
-    return _chain_eval(images.unsqueeze(0), parameters, running, layout, eps).squeeze(0)
+    norms = [link.norm for link in links if link.norm is not None]
+    running = [cast(Tensor, each) for norm in norms for each in (norm.running_mean, norm.running_var)]
+    form = [number for link in links for number in link.form]
+    return _chain_eval([images, *(each for link in links for each in link.tensors), *running], form)[0]
 
 
 def fits(count: int) -> bool:
@@ -112,230 +109,114 @@ def _track(norm: nn.BatchNorm2d, mean: Tensor, variance: Tensor, count: int) -> 
         norm.num_batches_tracked += 1
 
 
-def _layouts(layout: Sequence[int]) -> list[_Layout]:
-    return [_Layout(*layout[start : start + 7]) for start in range(0, len(layout), 7)]
+def _forms(form: Sequence[float]) -> list[_Form]:
+    return [_Form(form[at], *map(int, form[at + 1 : at + 8])) for at in range(0, len(form), 8)]
 
 
-def _described(
-    shape: Sequence[int], weights: Sequence[Sequence[Tensor]], forms: Sequence[_Layout], eps: Sequence[float]
-) -> tuple[Any, list[tuple[int, int, int]]]:
-    """The links as the C++ kernels take them, without addresses, and the shape of each link's output.
-
-    ``shape`` is the (C, H, W) of an image, ``weights`` the tensors of each link.
-    """
+def _described(images: Tensor, parameters: Sequence[Tensor], form: Sequence[float]) -> tuple[Any, list[_Form], Shapes]:
+    """The links as the C++ kernels take them, but for addresses, and the shape of each link's output."""
     from dwmr.ops.native import Convolution, Step
 
+    forms = _forms(form)
     steps = (Step * len(forms))()
-    inputs, height, width = shape
-    shapes = []
-    for place, (form, tensors) in enumerate(zip(forms, weights, strict=True)):
-        outputs = tensors[0].shape[-4]
-        sides = (form.kernel, form.stride, form.dilation, form.padding)
-        conv = Convolution(inputs, outputs, height, width, *sides)
-        steps[place] = Step(conv, form.normed, form.residual, eps[place])
-        inputs, height, width = outputs, form.out(height), form.out(width)
+    inputs, height, width = (int(side) for side in images.shape[-3:])
+    shapes, first = [], 0
+    for place, each in enumerate(forms):
+        outputs = parameters[first].shape[-4]
+        sides = (each.kernel, each.stride, each.dilation, each.padding)
+        steps[place] = Step(Convolution(inputs, outputs, height, width, *sides), each.normed, each.residual, each.eps)
+        inputs, height, width = outputs, each.out(height), each.out(width)
         shapes.append((inputs, height, width))
-    return steps, shapes
-
-
-def _by_link(tensors: Sequence[Tensor], forms: Sequence[_Layout]) -> list[list[Tensor]]:
-    rest = iter(tensors)
-    return [[next(rest) for _ in range(form.tensors)] for form in forms]
-
-
-def _set_addresses(step: Any, form: _Layout, tensors: Sequence[Tensor], prefix: str = "") -> None:
-    names = ["weight", *(["bias"] if form.biased else []), *(["scale", "shift"] if form.normed else [])]
-    for name, tensor in zip(names, tensors, strict=True):
-        setattr(step, prefix + name, tensor.data_ptr())
-
-
-def _prepared(
-    images: Tensor, parameters: Sequence[Tensor], layout: Sequence[int], eps: Sequence[float]
-) -> tuple[Any, list[_Layout], list[tuple[int, int, int]]]:
-    forms = _layouts(layout)
-    weights = _by_link(parameters, forms)
-    steps, shapes = _described(images.shape[-3:], weights, forms, eps)
-    for step, form, tensors in zip(steps, forms, weights, strict=True):
-        _set_addresses(step, form, tensors)
+        first += len(each.names)
     return steps, forms, shapes
 
 
-def _set_moments(steps: Any, forms: Sequence[_Layout], moments: Tensor) -> None:
-    """Where each norm's mean and variance lie in ``moments``."""
-    start = 0
+def _set_addresses(steps: Any, forms: Sequence[_Form], tensors: Sequence[Tensor], prefix: str = "") -> None:
+    rest = iter(tensors)
     for step, form in zip(steps, forms, strict=True):
-        if form.normed:
-            width = step.conv.outputs
-            step.mean = moments[start:].data_ptr()
-            step.variance = moments[start + width :].data_ptr()
-            start += 2 * width
+        for name in form.names:
+            setattr(step, prefix + name, next(rest).data_ptr())
 
 
-def _size(shape: tuple[int, int, int]) -> int:
-    return shape[0] * shape[1] * shape[2]
+def _set_moments(steps: Any, moments: Sequence[Tensor], mean: str = "mean", variance: str = "variance") -> None:
+    """Where the means and variances of the norms lie, in turn."""
+    rest = iter(moments)
+    for step in steps:
+        if step.normed:
+            setattr(step, mean, next(rest).data_ptr())
+            setattr(step, variance, next(rest).data_ptr())
 
 
-def _forward_run(
-    images: Tensor, parameters: Sequence[Tensor], layout: list[int], eps: list[float]
-) -> tuple[Tensor, Tensor, Tensor]:
-    from dwmr.ops.native import kernels, lanes, reused_memory
-
-    images, parameters = images.contiguous(), [each.contiguous() for each in parameters]
-    steps, forms, shapes = _prepared(images, parameters, layout, eps)
-    groups = len(images) // lanes()
-    moments = images.new_empty(sum(2 * shape[0] for shape, form in zip(shapes, forms, strict=True) if form.normed))
-    _set_moments(steps, forms, moments)
-    saved = reused_memory(kernels().dwmr_chain_saved(steps, len(steps), groups))
-    out = images.new_empty(len(images), _size(shapes[-1]))
-    pointers = (images.data_ptr(), groups, saved.data_ptr(), out.data_ptr())
-    kernels().dwmr_chain_learn(steps, len(steps), *pointers, torch.get_num_threads())
-    return out, moments, saved
+def _by_norm(moments: Tensor, forms: Sequence[_Form], shapes: Shapes) -> Sequence[Tensor]:
+    """Mean and variance of each norm, which lie one after the other."""
+    return moments.split([shape[0] for shape, form in zip(shapes, forms, strict=True) for _ in range(2 * form.normed)])
 
 
-def _forward(
-    images: Tensor, parameters: list[Tensor], layout: list[int], eps: list[float]
-) -> tuple[Tensor, Tensor, Tensor]:
-    runs = zip(images, zip(*parameters, strict=True), strict=True)
-    out, moments, saved = zip(*(_forward_run(*run, layout, eps) for run in runs), strict=True)
-    return _stacked(out), _stacked(moments), _stacked(saved)
-
-
-def _stacked(parts: Sequence[Tensor]) -> Tensor:
-    return torch.stack(list(parts)) if len(parts) > 1 else parts[0].unsqueeze(0)
-
-
-def _fake(
-    images: Tensor, parameters: list[Tensor], layout: list[int], eps: list[float]
-) -> tuple[Tensor, Tensor, Tensor]:
+def _fake(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
     from dwmr.ops.native import kernels, lanes
 
-    forms = _layouts(layout)
-    steps, shapes = _described([int(side) for side in images.shape[-3:]], _by_link(parameters, forms), forms, eps)
+    images, *parameters = inputs
+    steps, forms, shapes = _described(images, parameters, form)
     runs, count = images.shape[:2]
     saved = kernels().dwmr_chain_saved(steps, len(steps), count // lanes())
-    moments = sum(2 * shape[0] for shape, form in zip(shapes, forms, strict=True) if form.normed)
-    return (
-        images.new_empty(runs, count, _size(shapes[-1])),
-        images.new_empty(runs, moments),
-        images.new_empty(runs, saved),
-    )
+    moments = sum(2 * shape[0] * form.normed for shape, form in zip(shapes, forms, strict=True))
+    return [images.new_empty(runs, *size) for size in ((count, math.prod(shapes[-1])), (moments,), (saved,))]
 
 
-def _backward_run(
-    gradient: Tensor,
-    images: Tensor,
-    moments: Tensor,
-    saved: Tensor,
-    parameters: Sequence[Tensor],
-    layout: list[int],
-    eps: list[float],
-    into_images: bool,
-) -> list[Tensor]:
-    from dwmr.ops.native import address, kernels, lanes
+def _forward(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
+    """The outputs (S, N, K), the moments of all norms, and what the backward pass needs."""
+    from dwmr.ops.native import kernels, lanes, reused_memory, stacked
 
-    images, gradient = images.contiguous(), gradient.contiguous()
-    parameters = [each.contiguous() for each in parameters]
-    steps, forms, _ = _prepared(images, parameters, layout, eps)
-    _set_moments(steps, forms, moments)
-    found = [torch.zeros_like(each) for each in parameters]
-    for step, form, tensors in zip(steps, forms, _by_link(found, forms), strict=True):
-        _set_addresses(step, form, tensors, "d")
-    back = torch.empty_like(images) if into_images else None
-    pointers = (images.data_ptr(), len(images) // lanes(), saved.data_ptr(), gradient.data_ptr(), address(back))
-    kernels().dwmr_chain_back(steps, len(steps), *pointers, torch.get_num_threads())
-    return found if back is None else [back, *found]
+    found = []
+    for images, *parameters in zip(*(each.contiguous() for each in inputs), strict=True):
+        steps, forms, shapes = _described(images, parameters, form)
+        _set_addresses(steps, forms, parameters)
+        moments = images.new_empty(sum(2 * shape[0] * form.normed for shape, form in zip(shapes, forms, strict=True)))
+        _set_moments(steps, _by_norm(moments, forms, shapes))
+        groups = len(images) // lanes()
+        saved = reused_memory(kernels().dwmr_chain_saved(steps, len(steps), groups))
+        out = images.new_empty(len(images), math.prod(shapes[-1]))
+        pointers = (images.data_ptr(), groups, saved.data_ptr(), out.data_ptr())
+        kernels().dwmr_chain_learn(steps, len(steps), *pointers, torch.get_num_threads())
+        found.append((out, moments, saved))
+    return stacked(found)
 
 
 def _backward(
-    gradient: Tensor,
-    images: Tensor,
-    moments: Tensor,
-    saved: Tensor,
-    parameters: list[Tensor],
-    layout: list[int],
-    eps: list[float],
-    into_images: bool,
+    gradient: Tensor, inputs: Sequence[Tensor], saved: Sequence[Tensor], form: Sequence[float], into_images: bool
 ) -> list[Tensor]:
-    runs = zip(gradient, images, moments, saved, zip(*parameters, strict=True), strict=True)
-    found = [_backward_run(*run, layout, eps, into_images) for run in runs]
-    return [_stacked(parts) for parts in zip(*found, strict=True)]
-
-
-def _fake_backward(
-    gradient: Tensor,
-    images: Tensor,
-    moments: Tensor,
-    saved: Tensor,
-    parameters: list[Tensor],
-    layout: list[int],
-    eps: list[float],
-    into_images: bool,
-) -> list[Tensor]:
-    return [torch.empty_like(each) for each in ([images] if into_images else []) + parameters]
-
-
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    images, parameters, layout, eps = inputs
-    _, moments, saved = output
-    ctx.save_for_backward(images, moments, saved, *parameters)
-    ctx.form = layout, eps
-
-
-def _differentiate(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, list[Tensor], None, None]:
-    images, moments, saved, *parameters = ctx.saved_tensors
-    into_images = ctx.needs_input_grad[0]
-    found = _chain_backward(gradient, images, moments, saved, parameters, *ctx.form, into_images)
-    return found[0] if into_images else None, found[-len(parameters) :], None, None
-
-
-def _eval(
-    images: Tensor, parameters: list[Tensor], running: list[Tensor], layout: list[int], eps: list[float]
-) -> Tensor:
-    from dwmr.ops.native import kernels, lanes
+    from dwmr.ops.native import kernels, lanes, stacked
 
     found = []
-    for run, weights, statistics in zip(
-        images.contiguous(), zip(*parameters, strict=True), zip(*running, strict=True), strict=True
-    ):
-        owned = [each.contiguous() for each in weights]
-        steps, forms, shapes = _prepared(run, owned, layout, eps)
-        pairs = iter([each.contiguous() for each in statistics])
-        held = []
-        for step, form in zip(steps, forms, strict=True):
-            if form.normed:
-                mean, variance = next(pairs), next(pairs)
-                held += [mean, variance]
-                step.running_mean, step.running_variance = mean.data_ptr(), variance.data_ptr()
-        out = run.new_empty(len(run), _size(shapes[-1]))
-        pointers = (run.data_ptr(), len(run) // lanes(), out.data_ptr())
+    runs = zip(gradient.contiguous(), *saved, *(each.contiguous() for each in inputs), strict=True)
+    for arrived, moments, kept, images, *parameters in runs:
+        steps, forms, shapes = _described(images, parameters, form)
+        _set_addresses(steps, forms, parameters)
+        _set_moments(steps, _by_norm(moments, forms, shapes))
+        of_parameters = [torch.zeros_like(each) for each in parameters]
+        _set_addresses(steps, forms, of_parameters, "d")
+        of_images = [torch.empty_like(images)] if into_images else []
+        pointers = [images.data_ptr(), len(images) // lanes(), kept.data_ptr(), arrived.data_ptr()]
+        pointers.append(of_images[0].data_ptr() if into_images else None)
+        kernels().dwmr_chain_back(steps, len(steps), *pointers, torch.get_num_threads())
+        found.append([*of_images, *of_parameters])
+    return stacked(found)
+
+
+def _eval(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
+    from dwmr.ops.native import kernels, lanes, stacked
+
+    found = []
+    for images, *rest in zip(*(each.contiguous() for each in inputs), strict=True):
+        steps, forms, shapes = _described(images, rest, form)
+        _set_addresses(steps, forms, rest)
+        _set_moments(steps, rest[sum(len(form.names) for form in forms) :], "running_mean", "running_variance")
+        out = images.new_empty(len(images), math.prod(shapes[-1]))
+        pointers = (images.data_ptr(), len(images) // lanes(), out.data_ptr())
         kernels().dwmr_chain_apply(steps, len(steps), *pointers, torch.get_num_threads())
-        found.append(out)
-    return torch.stack(found)
+        found.append([out])
+    return stacked(found)
 
 
-def _fake_eval(
-    images: Tensor, parameters: list[Tensor], running: list[Tensor], layout: list[int], eps: list[float]
-) -> Tensor:
-    return _fake(images, parameters, layout, eps)[0]
-
-
-_IMAGES = "Tensor images, Tensor[] parameters"
-_FORM = "int[] layout, float[] eps"
-_chain_backward = define(
-    "conv_chain_backward",
-    _backward,
-    _fake_backward,
-    schema=(
-        "(Tensor gradient, Tensor images, Tensor moments, Tensor saved, Tensor[] parameters, "
-        f"{_FORM}, bool into_images) -> Tensor[]"
-    ),
-)
-_chain = define(
-    "conv_chain",
-    _forward,
-    _fake,
-    schema=f"({_IMAGES}, {_FORM}) -> (Tensor, Tensor, Tensor)",
-    setup=_setup,
-    backward=_differentiate,
-)
-_chain_eval = define("conv_chain_eval", _eval, _fake_eval, schema=f"({_IMAGES}, Tensor[] running, {_FORM}) -> Tensor")
+_chain = define("conv_chain", lambda images: (_forward, _backward), _fake)
+_chain_eval = define("conv_chain_eval", lambda images: (_eval, None), lambda inputs, form: _fake(inputs, form)[:1])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dwmr.ops.dispatch import define, on_gpu
+from dwmr.ops.dispatch import Kernels, define, on_gpu
 
 EPS = 1e-5  # torch.nn.GroupNorm's
 
@@ -22,7 +22,7 @@ def conv_features(images: Tensor, parameters: Sequence[Tensor], pools: Sequence[
         parameters: weight (O, C, 3, 3), scale (O,) and shift (O,) of each block in turn.
         pools: whether each block pools.
     """
-    return _features(images.unsqueeze(0), [each.unsqueeze(0) for each in parameters], list(pools))[0].squeeze(0)
+    return _features([images, *parameters], pools)[0]
 
 
 def reference(images: Tensor, parameters: Sequence[Tensor], pools: Sequence[bool]) -> Tensor:
@@ -35,129 +35,81 @@ def reference(images: Tensor, parameters: Sequence[Tensor], pools: Sequence[bool
     return images
 
 
-def _forward(images: Tensor, parameters: list[Tensor], pools: list[bool]) -> list[Tensor]:
-    """Features (S, N, O, H', W'), then whatever the backward pass needs, each with the run axis first."""
+def _kernels(images: Tensor) -> Kernels:
     if on_gpu(images):
-        from dwmr.ops.triton_encode import features_forward
+        from dwmr.ops import triton_encode
 
-        return features_forward(images, parameters, pools)
-    found = [_forward_on_cpu(*run, pools) for run in zip(images, zip(*parameters, strict=True), strict=True)]
-    return [torch.stack(parts) if len(parts) > 1 else parts[0].unsqueeze(0) for parts in zip(*found, strict=True)]
-
-
-def _backward(
-    gradient: Tensor, images: Tensor, parameters: list[Tensor], saved: list[Tensor], pools: list[bool]
-) -> list[Tensor]:
-    """The gradients of the parameters."""
-    if on_gpu(images):
-        from dwmr.ops.triton_encode import features_backward
-
-        return features_backward(gradient, images, parameters, saved, pools)
-    runs = zip(gradient, images, zip(*parameters, strict=True), saved[0], strict=True)
-    found = [_backward_on_cpu(*run, pools) for run in runs]
-    return [torch.stack(parts) for parts in zip(*found, strict=True)]
+        return triton_encode.features_forward, triton_encode.features_backward
+    return _forward, _backward
 
 
-def _described(images: Tensor, parameters: Sequence[Tensor], pools: Sequence[bool]) -> tuple[Any, tuple[int, int, int]]:
-    """The blocks as the C++ kernels take them, and the shape of an image's features."""
-    from dwmr.ops.native import Block
-
-    height, width = images.shape[-2:]
-    blocks = (Block * len(pools))()
-    for place, pool in enumerate(pools):
-        weight, scale, shift = parameters[3 * place : 3 * place + 3]
-        outputs, inputs = weight.shape[:2]
-        addresses = [each.data_ptr() for each in (weight, scale, shift)]
-        blocks[place] = Block(inputs, outputs, height, width, pool, EPS, *addresses)
-        height, width = (height // 2, width // 2) if pool else (height, width)
-    return blocks, (parameters[-1].shape[0], height, width)
-
-
-def _forward_on_cpu(images: Tensor, parameters: Sequence[Tensor], pools: Sequence[bool]) -> list[Tensor]:
-    from dwmr.ops.native import kernels, lanes, reused_memory
-
-    images, parameters = images.contiguous(), [each.contiguous() for each in parameters]
-    blocks, shape = _described(images, parameters, pools)
-    saved = reused_memory(kernels().dwmr_features_saved(blocks, len(blocks), -(-len(images) // lanes())))
-    features = images.new_empty(len(images), *shape)
-    kernels().dwmr_features(
-        *(blocks, len(blocks), images.data_ptr(), len(images), True, saved.data_ptr(), features.data_ptr()),
-        torch.get_num_threads(),
-    )
-    return [features, saved]
-
-
-def _backward_on_cpu(
-    gradient: Tensor, images: Tensor, parameters: Sequence[Tensor], saved: Tensor, pools: Sequence[bool]
-) -> list[Tensor]:
-    from dwmr.ops.native import kernels
-
-    gradient, parameters = gradient.contiguous(), [each.contiguous() for each in parameters]
-    blocks, _ = _described(images, parameters, pools)
-    found = [torch.zeros_like(each) for each in parameters]
-    for place, block in enumerate(blocks):
-        block.dweight, block.dscale, block.dshift = (each.data_ptr() for each in found[3 * place : 3 * place + 3])
-    kernels().dwmr_features_back(
-        *(blocks, len(blocks), len(images), saved.data_ptr(), gradient.data_ptr()), torch.get_num_threads()
-    )
-    return found
-
-
-def _fake_forward(images: Tensor, parameters: list[Tensor], pools: list[bool]) -> list[Tensor]:
-    runs, count = images.shape[:2]
-    if on_gpu(images):
+def _fake(inputs: list[Tensor], pools: list[float]) -> list[Tensor]:
+    if on_gpu(inputs[0]):
         from dwmr.ops.triton_encode import features_shapes
 
-        return features_shapes(images, parameters, pools)
-    from dwmr.ops.native import kernels, lanes
-
-    blocks, shape = _described_shapes(images, parameters, pools)
-    size = kernels().dwmr_features_saved(blocks, len(blocks), -(-count // lanes()))
-    return [images.new_empty(runs, count, *shape), images.new_empty(runs, size)]
+        return features_shapes(inputs, pools)
+    images, *parameters = inputs
+    blocks, shape = _described(images, parameters, pools)
+    return [images.new_empty(*images.shape[:2], *shape), images.new_empty(len(images), _size_of_saved(images, blocks))]
 
 
-def _described_shapes(images: Tensor, parameters: list[Tensor], pools: list[bool]) -> tuple[Any, tuple[int, int, int]]:
-    """`_described` for tensors without memory: sizes only."""
+def _described(images: Tensor, parameters: Sequence[Tensor], pools: Sequence[float]) -> tuple[Any, tuple[int, ...]]:
+    """The blocks as the C++ kernels take them, but for addresses, and the shape of an image's features."""
     from dwmr.ops.native import Block
 
     height, width = (int(side) for side in images.shape[-2:])
     blocks = (Block * len(pools))()
+    outputs = images.shape[-3]
     for place, pool in enumerate(pools):
-        _, outputs, inputs = parameters[3 * place].shape[:3]
-        blocks[place] = Block(inputs, outputs, height, width, pool, EPS)
+        inputs, outputs = outputs, parameters[3 * place].shape[-4]
+        blocks[place] = Block(inputs, outputs, height, width, bool(pool), EPS)
         height, width = (height // 2, width // 2) if pool else (height, width)
-    return blocks, (parameters[-1].shape[1], height, width)
+    return blocks, (outputs, height, width)
 
 
-def _fake_backward(
-    gradient: Tensor, images: Tensor, parameters: list[Tensor], saved: list[Tensor], pools: list[bool]
+def _set_addresses(blocks: Any, tensors: Sequence[Tensor], prefix: str = "") -> None:
+    for place, tensor in enumerate(tensors):
+        setattr(blocks[place // 3], prefix + ("weight", "scale", "shift")[place % 3], tensor.data_ptr())
+
+
+def _size_of_saved(images: Tensor, blocks: Any) -> int:
+    from dwmr.ops.native import kernels, lanes
+
+    return kernels().dwmr_features_saved(blocks, len(blocks), -(-images.shape[-4] // lanes()))
+
+
+def _forward(inputs: Sequence[Tensor], pools: Sequence[float]) -> list[Tensor]:
+    """Features (S, N, O, H', W'), and what the backward pass needs."""
+    from dwmr.ops.native import kernels, reused_memory, stacked
+
+    found = []
+    for images, *parameters in zip(*(each.contiguous() for each in inputs), strict=True):
+        blocks, shape = _described(images, parameters, pools)
+        _set_addresses(blocks, parameters)
+        saved = reused_memory(_size_of_saved(images, blocks))
+        features = images.new_empty(len(images), *shape)
+        pointers = (images.data_ptr(), len(images), saved.data_ptr(), features.data_ptr())
+        kernels().dwmr_features(blocks, len(blocks), *pointers, torch.get_num_threads())
+        found.append((features, saved))
+    return stacked(found)
+
+
+def _backward(
+    gradient: Tensor, inputs: Sequence[Tensor], saved: Sequence[Tensor], pools: Sequence[float], into_images: bool
 ) -> list[Tensor]:
-    return [torch.empty_like(each) for each in parameters]
+    """The gradients of the parameters; images get none."""
+    from dwmr.ops.native import kernels, stacked
+
+    found = []
+    runs = zip(gradient.contiguous(), saved[0], *(each.contiguous() for each in inputs), strict=True)
+    for arrived, kept, images, *parameters in runs:
+        blocks, _ = _described(images, parameters, pools)
+        _set_addresses(blocks, parameters)
+        found.append([torch.zeros_like(each) for each in parameters])
+        _set_addresses(blocks, found[-1], "d")
+        pointers = (len(images), kept.data_ptr(), arrived.data_ptr())
+        kernels().dwmr_features_back(blocks, len(blocks), *pointers, torch.get_num_threads())
+    return stacked(found)
 
 
-def _setup(ctx: Any, inputs: tuple[Tensor, list[Tensor], list[bool]], output: list[Tensor]) -> None:
-    images, parameters, pools = inputs
-    ctx.save_for_backward(images, *parameters, *output[1:])
-    ctx.pools = pools
-
-
-def _differentiate(ctx: Any, upstream: list[Tensor]) -> tuple[None, list[Tensor], None]:
-    images, *rest = ctx.saved_tensors
-    count = 3 * len(ctx.pools)
-    return None, _features_backward(upstream[0], images, rest[:count], rest[count:], ctx.pools), None
-
-
-_features_backward = define(
-    "conv_features_backward",
-    _backward,
-    _fake_backward,
-    schema="(Tensor gradient, Tensor images, Tensor[] parameters, Tensor[] saved, bool[] pools) -> Tensor[]",
-)
-_features = define(
-    "conv_features",
-    _forward,
-    _fake_forward,
-    schema="(Tensor images, Tensor[] parameters, bool[] pools) -> Tensor[]",
-    setup=_setup,
-    backward=_differentiate,
-)
+_features = define("conv_features", _kernels, _fake)

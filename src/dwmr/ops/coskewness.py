@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from dwmr.ops.dispatch import define, use_cpu_kernels, use_triton
+from dwmr.ops.dispatch import Kernels, define, on_gpu, use_cpu_kernels, use_triton
 
 EPS = 1e-6
 
@@ -29,11 +29,10 @@ def coskewness(probs: Tensor) -> Tensor:
         from dwmr.ops.triton_coskewness import MAX_SAMPLES
 
         if probs.shape[-2] <= MAX_SAMPLES:
-            return _coskewness(probs.unsqueeze(0))[0].squeeze(0)
+            return _coskewness([probs])[0]
     if use_cpu_kernels(probs, "coskewness"):
         samples, bits = probs.shape[-2:]
-        total = _distinct_third_moments(standardize(probs).unsqueeze(0))[0].squeeze(0)
-        return 6 * total / (samples * bits * (bits - 1) * (bits - 2))
+        return 6 * _coskewness([standardize(probs)])[0] / (samples * bits * (bits - 1) * (bits - 2))
     return reference(probs)
 
 
@@ -53,46 +52,36 @@ def reference(probs: Tensor) -> Tensor:
     return distinct / (samples * bits * (bits - 1) * (bits - 2))
 
 
-def _fake(x: Tensor) -> tuple[Tensor, Tensor]:
-    return x.new_empty(len(x)), torch.empty_like(x)
+def _kernels(x: Tensor) -> Kernels:
+    if on_gpu(x):
+        from dwmr.ops import triton_coskewness
+
+        return (lambda inputs, form: triton_coskewness.value_and_gradient(inputs[0], EPS)), _scale_gradient
+    return _third_moments, _scale_gradient
 
 
-def _save_gradient(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
-    ctx.save_for_backward(output[1])
+def _third_moments(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
+    """Σ over i < j < k of |Σ_n x_ni x_nj x_nk| for each run of standardised bits x (S, N, K), and its gradient."""
+    from dwmr.ops.native import kernels
+
+    x = inputs[0].contiguous()
+    gradients, totals = torch.empty_like(x), []
+    for run, gradient in zip(x, gradients, strict=True):
+        pointers = (run.data_ptr(), *run.shape, gradient.data_ptr())
+        totals.append(kernels().dwmr_coskewness(*pointers, torch.get_num_threads()))
+    return [x.new_tensor(totals), gradients]
 
 
-def _scale_gradient(ctx: Any, upstream: Tensor, _: Tensor) -> Tensor:
+def _scale_gradient(
+    gradient: Tensor, inputs: Sequence[Tensor], saved: Sequence[Tensor], form: Sequence[float], into_x: bool
+) -> list[Tensor]:
     """The gradient was formed together with the value."""
-    return ctx.saved_tensors[0] * upstream[:, None, None]
+    return [saved[0] * gradient[:, None, None]]
 
 
-def _on_gpu(probs: Tensor) -> tuple[Tensor, Tensor]:
-    from dwmr.ops.triton_coskewness import value_and_gradient
-
-    return value_and_gradient(probs, EPS)
+def _fake(inputs: list[Tensor], form: list[float]) -> list[Tensor]:
+    return [inputs[0].new_empty(len(inputs[0])), torch.empty_like(inputs[0])]
 
 
-def _on_cpu(standard: Tensor) -> tuple[Tensor, Tensor]:
-    from dwmr.ops.native import distinct_third_moments
-
-    found = [distinct_third_moments(run) for run in standard.contiguous()]
-    return standard.new_tensor([total for total, _ in found]), torch.stack([gradient for _, gradient in found])
-
-
-# Each returns the values (S,) and their gradients (S, N, K).
-_coskewness = define(
-    "coskewness",
-    _on_gpu,
-    _fake,
-    schema="(Tensor probs) -> (Tensor, Tensor)",
-    setup=_save_gradient,
-    backward=_scale_gradient,
-)
-_distinct_third_moments = define(
-    "distinct_third_moments",
-    _on_cpu,
-    _fake,
-    schema="(Tensor standard) -> (Tensor, Tensor)",
-    setup=_save_gradient,
-    backward=_scale_gradient,
-)
+# Of probabilities on a GPU, of standardised bits on a CPU.
+_coskewness = define("coskewness", _kernels, _fake)

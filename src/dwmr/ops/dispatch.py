@@ -77,36 +77,71 @@ def needs_gradient(x: Tensor) -> bool:
     return x.requires_grad
 
 
+Kernels = tuple[Callable[..., Sequence[Tensor]], Callable[..., Sequence[Tensor]] | None]
+
+
 def define(
-    name: str,
-    forward: Callable[..., Any],
-    fake: Callable[..., Any],
-    *,
-    schema: str,
-    setup: Callable[..., None] | None = None,
-    backward: Callable[..., Any] | None = None,
-) -> Callable[..., Any]:
+    name: str, kernels: Callable[[Tensor], Kernels], fake: Callable[..., Sequence[Tensor]]
+) -> Callable[..., list[Tensor]]:
     """Register ``dwmr::name`` with `torch.library`: implementation, fake kernel, gradient and `torch.vmap` rule.
 
-    Every tensor that the operation takes and returns has a leading run axis, so `torch.vmap` only has to merge the axis
-    that it maps over with that one.
+    Every tensor that the kernels take and return has a leading run axis, so `torch.vmap` only has to merge the axis
+    that it maps over with that one. ``form`` holds whatever the kernels must know besides the tensors.
+
+    Args:
+        kernels: imports and returns the two kernels for a tensor's device. The first maps (inputs, form) to a list: the
+            result, then whatever the way back needs. The second, None where there is no gradient, maps (gradient,
+            inputs, saved, form, into_first) to the gradients of the inputs, of the first one only if asked for.
+        fake: (inputs, form) to empty tensors of the shapes that the first kernel returns.
+
+    Returns:
+        The operation for tensors of one run: (inputs, form) to what the first kernel returns.
     """
-    full = f"dwmr::{name}"
+
+    def forward(inputs: list[Tensor], form: list[float]) -> list[Tensor]:
+        return list(kernels(inputs[0])[0](inputs, form))
+
+    def backward(gradient: Tensor, *words: Any) -> list[Tensor]:
+        kernel = kernels(gradient)[1]
+        if kernel is None:
+            raise RuntimeError(f"dwmr::{name} has no gradient")
+        return list(kernel(gradient, *words))
+
+    def fake_backward(gradient: Tensor, inputs: list[Tensor], saved: Any, form: Any, into_first: bool) -> list[Tensor]:
+        return [each.new_empty(each.shape) for each in inputs[0 if into_first else 1 :]]
+
+    def setup(ctx: Any, inputs: tuple[list[Tensor], list[float]], output: list[Tensor]) -> None:
+        # Outputs that only serve the backward pass get no gradient: zeros of their size would cost more than the pass.
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*inputs[0], *output[1:])
+        ctx.count, ctx.form = len(inputs[0]), inputs[1]
+
+    def differentiate(ctx: Any, upstream: list[Tensor]) -> tuple[list[Tensor | None], Any]:
+        inputs, saved = list(ctx.saved_tensors[: ctx.count]), list(ctx.saved_tensors[ctx.count :])
+        into_first = ctx.needs_input_grad[0][0]
+        found = back(upstream[0], inputs, saved, ctx.form, into_first)
+        nothing: Any = None if ctx.form else []  # an empty list counts as one of tensors
+        return (found if into_first else [None, *found]), nothing
+
+    op = _register(name, "(Tensor[] inputs, float[] form) -> Tensor[]", forward, fake)
+    schema = "(Tensor gradient, Tensor[] inputs, Tensor[] saved, float[] form, bool into_first) -> Tensor[]"
+    back = _register(f"{name}_backward", schema, backward, fake_backward)
+    torch.library.register_autograd(f"dwmr::{name}", differentiate, setup_context=setup, lib=_LIBRARY)
+
+    def of_one_run(inputs: Sequence[Tensor], form: Sequence[float] = ()) -> list[Tensor]:
+        found = op([each.unsqueeze(0) for each in inputs], [float(number) for number in form])
+        return [each.squeeze(0) for each in found]
+
+    return of_one_run
+
+
+def _register(name: str, schema: str, forward: Callable[..., Any], fake: Callable[..., Any]) -> Callable[..., Any]:
     _LIBRARY.define(f"{name}{schema}")
     _LIBRARY.impl(name, forward, "CompositeExplicitAutograd")
     op = getattr(torch.ops.dwmr, name).default
-    torch.library.register_fake(full, fake, lib=_LIBRARY)
-    if backward is not None and setup is not None:
-        prepare = functools.partial(_without_zeros, setup)
-        torch.library.register_autograd(full, backward, setup_context=prepare, lib=_LIBRARY)
-    torch.library.register_vmap(full, functools.partial(_merge_runs, op), lib=_LIBRARY)
+    torch.library.register_fake(f"dwmr::{name}", lambda *words: list(fake(*words)), lib=_LIBRARY)
+    torch.library.register_vmap(f"dwmr::{name}", functools.partial(_merge_runs, op), lib=_LIBRARY)
     return op
-
-
-def _without_zeros(setup: Callable[..., None], ctx: Any, inputs: Any, output: Any) -> None:
-    """Outputs that only serve the backward pass get no gradient: zeros of their size would cost more than the pass."""
-    ctx.set_materialize_grads(False)
-    setup(ctx, inputs, output)
 
 
 def _merge_runs(op: Callable[..., Any], info: Any, in_dims: Sequence[Any], *args: Any) -> tuple[Any, Any]:

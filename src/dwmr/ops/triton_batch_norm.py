@@ -6,6 +6,7 @@ over such a tensor forwards and backwards; here it is read twice and written onc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,41 +20,44 @@ GROUPS = 64  # programs a run for the sums
 NUMBERS = 4096  # in one step of a program
 
 
-def forward(x: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """x (S, M, C) normalised by its own moments, and these: mean and variance (S, C)."""
-    x = x.contiguous()
+def forward(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
+    """x (S, M, C) normalised by its own moments, and these: mean and variance (S, C).
+
+    ``inputs`` are x, weight and bias, ``form`` what is added to the variance and whether a ReLU follows.
+    """
+    x, weight, bias = inputs[0].contiguous(), inputs[1], inputs[2]
+    eps, relu = form
     rows = x.shape[1]
-    sums = _reduce(_sums, x, x, weight, bias, relu)
+    sums = _reduce(x, None, weight, bias, relu)
     mean = sums[:, 0] / rows
     var = (sums[:, 1] / rows - mean.square()).clamp_min(0)
     scale, shift, _ = _affine_map(mean, var, weight, bias, eps)
-    return affine(x, scale, shift, relu), mean, var
+    y = torch.empty_like(x)
+    _launch(_map, x, (scale, shift), y, relu)
+    return [y, mean, var]
 
 
 def backward(
-    gradient: Tensor, x: Tensor, mean: Tensor, var: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of x, weight and bias."""
-    x, gradient = x.contiguous(), gradient.contiguous()
-    runs, rows, channels = x.shape
-    scale, shift, deviation = _affine_map(mean, var, weight, bias, eps)
-    sums = _reduce(_back_sums, x, gradient, scale, shift, relu)
+    gradient: Tensor, inputs: Sequence[Tensor], saved: Sequence[Tensor], form: Sequence[float], into_x: bool
+) -> list[Tensor]:
+    """The gradients of x, if asked for, weight and bias."""
+    x, gradient = inputs[0].contiguous(), gradient.contiguous()
+    mean, var = saved
+    eps, relu = form
+    rows = x.shape[1]
+    scale, shift, deviation = _affine_map(mean, var, inputs[1], inputs[2], eps)
+    sums = _reduce(x, gradient, scale, shift, relu)
     d_bias = sums[:, 0]
     # Σ g·x̂ from Σ g·x
     d_weight = (sums[:, 1] - mean * d_bias) * deviation
+    if not into_x:
+        return [d_weight, d_bias.contiguous()]
     dx = torch.empty_like(x)
     # dx = scale · (g − (d_bias + x̂ d_weight) / M) = scale·g − slope·x − offset
     slope = scale * d_weight * deviation / rows
     offset = scale * d_bias / rows - slope * mean
-    block = _block(channels)
-    _back_map[(runs, triton.cdiv(rows, block))](
-        *(x, gradient, scale, shift, slope, offset, dx, rows),
-        C=channels,
-        CP=triton.next_power_of_2(channels),
-        BLOCK=block,
-        RELU=relu,
-    )
-    return dx, d_weight, d_bias.contiguous()
+    _launch(_back_map, x, (gradient, scale, shift, slope, offset), dx, relu)
+    return [dx, d_weight, d_bias.contiguous()]
 
 
 def _affine_map(mean: Tensor, var: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -63,39 +67,27 @@ def _affine_map(mean: Tensor, var: Tensor, weight: Tensor, bias: Tensor, eps: fl
     return scale, bias - mean * scale, deviation
 
 
-def affine(x: Tensor, scale: Tensor, shift: Tensor, relu: bool) -> Tensor:
-    """x (S, M, C) · scale + shift, both (S, C), and perhaps ReLU, in one pass; no gradient."""
-    runs, rows, channels = x.shape
-    y = torch.empty_like(x)
-    block = _block(channels)
-    _map[(runs, triton.cdiv(rows, block))](
-        x, scale, shift, y, rows, C=channels, CP=triton.next_power_of_2(channels), BLOCK=block, RELU=relu
-    )
-    return y
+def _launch(kernel: Any, x: Tensor, given: Sequence[Tensor], result: Tensor, relu: float) -> None:
+    """Run a kernel once over all rows of x (S, M, C)."""
+    runs, rows, _ = x.shape
+    sizes = _sizes(x, relu)
+    kernel[(runs, triton.cdiv(rows, sizes["BLOCK"]))](x, *given, result, rows, **sizes)
 
 
-def _block(channels: int) -> int:
-    return max(16, NUMBERS // triton.next_power_of_2(channels))
+def _sizes(x: Tensor, relu: float) -> dict[str, Any]:
+    padded = triton.next_power_of_2(x.shape[2])
+    return {"C": x.shape[2], "CP": padded, "BLOCK": max(16, NUMBERS // padded), "RELU": bool(relu)}
 
 
-def _reduce(kernel: Any, x: Tensor, gradient: Tensor, scale: Tensor, shift: Tensor, relu: bool) -> Tensor:
-    """Two sums over the rows of each run, (S, 2, C)."""
+def _reduce(x: Tensor, gradient: Tensor | None, scale: Tensor, shift: Tensor, relu: float) -> Tensor:
+    """Two sums over the rows of each run, (S, 2, C): of x and its square, or of the gradient before the ReLU, by itself
+    and times x."""
     runs, rows, channels = x.shape
     partial = x.new_empty(runs, GROUPS, 2, channels)
-    block = _block(channels)
-    kernel[(runs, GROUPS)](
-        x,
-        gradient,
-        scale.contiguous(),
-        shift.contiguous(),
-        partial,
-        rows,
-        triton.cdiv(triton.cdiv(rows, block), GROUPS),
-        C=channels,
-        CP=triton.next_power_of_2(channels),
-        BLOCK=block,
-        RELU=relu,
-    )
+    sizes = _sizes(x, relu)
+    steps = triton.cdiv(triton.cdiv(rows, sizes["BLOCK"]), GROUPS)
+    given = (x, x if gradient is None else gradient, scale.contiguous(), shift.contiguous())
+    _sums[(runs, GROUPS)](*given, partial, rows, steps, BACK=gradient is not None, **sizes)
     return partial.sum(1)
 
 
@@ -108,6 +100,7 @@ def _sums(
     partial,
     rows,
     steps,
+    BACK: tl.constexpr,
     C: tl.constexpr,
     CP: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -116,14 +109,22 @@ def _sums(
     run = tl.program_id(0).to(tl.int64)
     group = tl.program_id(1)
     c = tl.arange(0, CP)
+    a = tl.load(scale + run * C + c, c < C, 0.0)[None, :]
+    b = tl.load(shift + run * C + c, c < C, 0.0)[None, :]
     first = tl.zeros((BLOCK, CP), tl.float32)
     second = tl.zeros((BLOCK, CP), tl.float32)
     for step in range(steps):
         row = (group * steps + step) * BLOCK + tl.arange(0, BLOCK)
         live = (row < rows)[:, None] & (c < C)[None, :]
-        v = tl.load(x + (run * rows + row[:, None]) * C + c[None, :], live, 0.0)
-        first += v
-        second += v * v
+        place = (run * rows + row[:, None]) * C + c[None, :]
+        v = tl.load(x + place, live, 0.0)
+        g = v
+        if BACK:
+            g = tl.load(gradient + place, live, 0.0)
+            if RELU:
+                g = tl.where(v * a + b > 0, g, 0.0)
+        first += g
+        second += g * v
     target = partial + (run * tl.num_programs(1) + group) * (2 * C) + c
     tl.store(target, tl.sum(first, 0), c < C)
     tl.store(target + C, tl.sum(second, 0), c < C)
@@ -142,42 +143,6 @@ def _map(x, scale, shift, y, rows, C: tl.constexpr, CP: tl.constexpr, BLOCK: tl.
     if RELU:
         v = relu(v)
     tl.store(y + place, v, live)
-
-
-@triton.jit
-def _back_sums(
-    x,
-    gradient,
-    scale,
-    shift,
-    partial,
-    rows,
-    steps,
-    C: tl.constexpr,
-    CP: tl.constexpr,
-    BLOCK: tl.constexpr,
-    RELU: tl.constexpr,
-):
-    run = tl.program_id(0).to(tl.int64)
-    group = tl.program_id(1)
-    c = tl.arange(0, CP)
-    a = tl.load(scale + run * C + c, c < C, 0.0)[None, :]
-    b = tl.load(shift + run * C + c, c < C, 0.0)[None, :]
-    first = tl.zeros((BLOCK, CP), tl.float32)
-    second = tl.zeros((BLOCK, CP), tl.float32)
-    for step in range(steps):
-        row = (group * steps + step) * BLOCK + tl.arange(0, BLOCK)
-        live = (row < rows)[:, None] & (c < C)[None, :]
-        place = (run * rows + row[:, None]) * C + c[None, :]
-        v = tl.load(x + place, live, 0.0)
-        g = tl.load(gradient + place, live, 0.0)
-        if RELU:
-            g = tl.where(v * a + b > 0, g, 0.0)
-        first += g
-        second += g * v
-    target = partial + (run * tl.num_programs(1) + group) * (2 * C) + c
-    tl.store(target, tl.sum(first, 0), c < C)
-    tl.store(target + C, tl.sum(second, 0), c < C)
 
 
 @triton.jit

@@ -15,6 +15,7 @@ run's are multiplied by a power of two on the way (`scaled`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -110,6 +111,24 @@ def convolve(x: Tensor, weight: Tensor, transposed: bool = False, copies: bool =
         num_stages=launch.stages,
     )
     return result
+
+
+def conv3x3_forward(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
+    """x (S, N, H, W, C) with weight (S, O, C, 3, 3) to (S, N, H, W, O); and x with a border of zeros."""
+    x, weight = inputs
+    wide = framed(x.flatten(0, 1))
+    return [convolve(wide, weight.contiguous()).unflatten(0, x.shape[:2]), wide.unflatten(0, x.shape[:2])]
+
+
+def conv3x3_backward(
+    gradient: Tensor, inputs: Sequence[Tensor], saved: Sequence[Tensor], form: Sequence[float], into_x: bool
+) -> list[Tensor]:
+    """The gradients of x, if asked for, and of the weight."""
+    back, weight, wide = framed(gradient.flatten(0, 1)), inputs[1].contiguous(), saved[0].flatten(0, 1)
+    of_weight = weight_gradient(wide, back, weight.shape)
+    if not into_x:
+        return [of_weight]
+    return [convolve(back, weight, transposed=True).unflatten(0, gradient.shape[:2]), of_weight]
 
 
 def check_size(x: Tensor, other: Tensor, runs: int) -> None:

@@ -26,7 +26,7 @@ PROGRAMS = 528  # enough to fill the largest GPUs a few times over
 WARPS = 8  # with four, the registers do not hold a program's numbers
 
 
-def value_and_gradient(probs: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+def value_and_gradient(probs: Tensor, eps: float) -> list[Tensor]:
     """The term (S,) over all triplets for float32 probs (S, N, K) with N ≤ `MAX_SAMPLES`, and its gradient.
 
     ``eps`` is added to the bits' deviations.
@@ -50,7 +50,7 @@ def value_and_gradient(probs: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     factor = 6 / (samples * bits * (bits - 1) * (bits - 2))
     gradient = torch.empty_like(probs)
     _pull_back[columns](x, std, pulls.sum(1), gradient, samples, bits, factor, eps, N=block_n, BLOCK=COLUMNS)
-    return loss.sum((1, 2)) * (factor / 3), gradient
+    return [loss.sum((1, 2)) * (factor / 3), gradient]
 
 
 @triton.jit

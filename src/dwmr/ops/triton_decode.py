@@ -16,17 +16,18 @@ from dwmr.ops.triton_conv import convolve, framed, of_runs, scaled, unscaled, we
 from dwmr.ops.triton_norm import normalize, normalize_back
 
 
-def decoder_forward(x: Tensor, bias: Tensor, parameters: Sequence[Tensor], doubles: Sequence[bool]) -> list[Tensor]:
+def decoder_forward(inputs: Sequence[Tensor], doubles: Sequence[float]) -> list[Tensor]:
     """x (S, N, H, W, C) to images (S, N, H', W', O), and of each block its input, and its convolution and moments.
 
-    ``parameters`` are taps, scale and shift of each block, and the taps of the last convolution.
+    ``inputs`` are x, the bias and the parameters: taps, scale and shift of each block, taps of the last convolution.
     """
+    x, bias, *parameters = inputs
     lead = x.shape[:2]
     x = y = framed(x.flatten(0, 1), triton_conv.STORAGE)
     saved: list[Tensor] = []
     for place, double in enumerate(doubles):
         weight, *norm = (of_runs(tensor) for tensor in parameters[3 * place : 3 * place + 3])
-        y = convolve(x, weight, copies=double)
+        y = convolve(x, weight, copies=bool(double))
         saved.append(x)
         if norm:
             scale, shift = norm
@@ -36,9 +37,10 @@ def decoder_forward(x: Tensor, bias: Tensor, parameters: Sequence[Tensor], doubl
 
 
 def decoder_backward(
-    gradient: Tensor, parameters: Sequence[Tensor], saved: Sequence[Tensor], doubles: Sequence[bool]
+    gradient: Tensor, inputs: Sequence[Tensor], saved: Sequence[Tensor], doubles: Sequence[float], into_x: bool
 ) -> list[Tensor]:
-    """The gradients of x, bias and the parameters, from that of the images."""
+    """The gradients of x, if asked for, the bias and the parameters, from that of the images."""
+    parameters = inputs[2:]
     back, inside, parts = _framed_parts(gradient, doubles[-1])
     factor = scaled(parts, inside)
     arrived = back
@@ -50,15 +52,17 @@ def decoder_backward(
         if norm:
             moments, y = rest.pop(), rest.pop()
             scale, shift = norm
-            back, *of_norm = normalize_back(arrived, y, moments, scale, shift, pool=False, copies=double)
+            back, *of_norm = normalize_back(arrived, y, moments, scale, shift, pool=False, copies=bool(double))
         found = [weight_gradient(rest.pop(), back, weight.shape), *of_norm, *found]
         arrived = convolve(back, weight, transposed=True)
     of_x = unscaled(arrived.unflatten(0, gradient.shape[:2]), factor)
-    return [of_x, gradient.sum((1, 2, 3)), *(unscaled(each, factor) for each in found)]
+    found = [gradient.sum((1, 2, 3)), *(unscaled(each, factor) for each in found)]
+    return [of_x, *found] if into_x else found
 
 
-def decoder_shapes(x: Tensor, parameters: Sequence[Tensor], doubles: Sequence[bool]) -> list[Tensor]:
+def decoder_shapes(inputs: Sequence[Tensor], doubles: Sequence[float]) -> list[Tensor]:
     """Empty tensors of the shapes that `decoder_forward` returns."""
+    x, _, *parameters = inputs
     runs, count, height, width, channels = x.shape
     storage = triton_conv.STORAGE
     saved: list[Tensor] = []
@@ -72,7 +76,7 @@ def decoder_shapes(x: Tensor, parameters: Sequence[Tensor], doubles: Sequence[bo
     return [x.new_empty(runs, count, height, width, channels), *saved]
 
 
-def _framed_parts(gradient: Tensor, copies: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _framed_parts(gradient: Tensor, copies: float) -> tuple[Tensor, Tensor, Tensor]:
     """Zeros to hold a gradient (S, N, H, W, O) with a border, (S·N, H + 2, W + 2, O), or where 2×2 pixels are copies
     of one (S·N, H / 2 + 2, W / 2 + 2, 4 · O); and two views of one shape, of what is inside and of the gradient."""
     apart = 2 if copies else 1

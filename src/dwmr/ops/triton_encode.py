@@ -22,8 +22,12 @@ from dwmr.ops.triton_first import first_block, first_block_back, fits
 from dwmr.ops.triton_norm import normalize, normalize_back
 
 
-def features_forward(images: Tensor, parameters: Sequence[Tensor], pools: Sequence[bool]) -> list[Tensor]:
-    """images (S, N, C, H, W) to features (S, N, O, H', W'), and of each block its input, convolution and moments."""
+def features_forward(inputs: Sequence[Tensor], pools: Sequence[float]) -> list[Tensor]:
+    """images (S, N, C, H, W) to features (S, N, O, H', W'), and of each block its input, convolution and moments.
+
+    ``inputs`` are the images, and taps, scale and shift of each block.
+    """
+    images, *parameters = inputs
     runs, count, _, height, width = images.shape
     x = images.flatten(0, 1).contiguous()
     quick = fits(x, parameters[0], pools[0])
@@ -37,7 +41,7 @@ def features_forward(images: Tensor, parameters: Sequence[Tensor], pools: Sequen
             output, y, moments = first_block(x, weight, scale, shift)
         else:
             y = convolve(x, weight)
-            output, moments = normalize(y, scale, shift, pool)
+            output, moments = normalize(y, scale, shift, bool(pool))
             saved.append(x.unflatten(0, (runs, count)))
         saved += [y.unflatten(0, (runs, count)), moments.unflatten(0, (runs, count))]
         height, width = output.shape[1] - 2, output.shape[2] - 2
@@ -48,9 +52,10 @@ def features_forward(images: Tensor, parameters: Sequence[Tensor], pools: Sequen
 
 
 def features_backward(
-    gradient: Tensor, images: Tensor, parameters: Sequence[Tensor], saved: Sequence[Tensor], pools: Sequence[bool]
+    gradient: Tensor, inputs: Sequence[Tensor], saved: Sequence[Tensor], pools: Sequence[float], into_images: bool
 ) -> list[Tensor]:
-    """The gradients of the parameters, from that of the features."""
+    """The gradients of the parameters, from that of the features; images get none."""
+    images, *parameters = inputs
     last = gradient.permute(0, 1, 3, 4, 2)
     arrived = torch.empty(last.shape, dtype=triton_conv.STORAGE, device=last.device)
     factor = scaled(last, arrived)
@@ -66,26 +71,27 @@ def features_backward(
             found = [*first_block_back(arrived, flat, y, moments, weight, scale, shift), *found]
             break
         x = rest.pop()
-        back, d_scale, d_shift = normalize_back(arrived, y, moments, scale, shift, pools[place])
+        back, d_scale, d_shift = normalize_back(arrived, y, moments, scale, shift, bool(pools[place]))
         found = [weight_gradient(x, back, weight.shape), d_scale, d_shift, *found]
         if place:
             arrived = convolve(back, weight, transposed=True)
     return [unscaled(each, factor) for each in found]
 
 
-def features_shapes(images: Tensor, parameters: Sequence[Tensor], pools: Sequence[bool]) -> list[Tensor]:
+def features_shapes(inputs: Sequence[Tensor], pools: Sequence[float]) -> list[Tensor]:
     """Empty tensors of the shapes that `features_forward` returns."""
+    images, *parameters = inputs
     runs, count, channels, height, width = images.shape
     storage = triton_conv.STORAGE
     quick = pools[0] and channels == 1 and parameters[0].shape[1] <= 16
     shapes: list[Tensor] = []
     outputs = channels
     for place, pool in enumerate(pools):
-        inputs, outputs = outputs, parameters[3 * place].shape[1]
+        before, outputs = outputs, parameters[3 * place].shape[1]
         if place == 0 and quick:
             shapes.append(images.new_empty(runs, count, 17, 16))
         else:
-            shapes.append(images.new_empty(runs, count, height + 2, width + 2, inputs, dtype=storage))
+            shapes.append(images.new_empty(runs, count, height + 2, width + 2, before, dtype=storage))
             shapes.append(images.new_empty(runs, count, height, width, outputs, dtype=storage))
         shapes.append(images.new_empty(runs, count, 2, outputs))
         height, width = (height // 2, width // 2) if pool else (height, width)

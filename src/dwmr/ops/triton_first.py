@@ -25,9 +25,9 @@ BLOCK = 64  # pooled pixels in one step
 SEEN = tl.constexpr(16)
 
 
-def fits(x: Tensor, weight: Tensor, pool: bool) -> bool:
+def fits(x: Tensor, weight: Tensor, pool: float) -> bool:
     """Whether images (S·N, C, H, W) are grey and pooled, and become 16 channels at most."""
-    return pool and x.shape[1] == 1 and weight.shape[1] <= 16
+    return bool(pool) and x.shape[1] == 1 and weight.shape[1] <= 16
 
 
 def first_block(x: Tensor, weight: Tensor, scale: Tensor, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -13,6 +13,7 @@ TF32, as in `triton_conv`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -38,23 +39,25 @@ def fits(weight: Tensor) -> bool:
     return height == width and _power_of_two(width) and small
 
 
-def conv_forward(x: Tensor, weight: Tensor) -> Tensor:
+def conv_forward(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
     """x (S, N, C, H, W), sides divisible by k, with weight (S, O, C, k, k) to (S, N, H / k, W / k, O)."""
-    x, weight = _in_order(x), of_runs(weight)
-    return _as_image(_gather(x, weight), x, weight)
+    x, weight = _in_order(inputs[0]), of_runs(inputs[1])
+    return [_as_image(_gather(x, weight), x, weight)]
 
 
-def conv_backward(gradient: Tensor, x: Tensor, weight: Tensor, into_x: bool) -> list[Tensor]:
-    """The gradients of the weight and, if asked for, of x, from that of the outputs (S, N, H / k, W / k, O)."""
-    x, weight, arrived = _in_order(x), of_runs(weight), gradient.flatten(1, 3).contiguous()
+def conv_backward(
+    gradient: Tensor, inputs: Sequence[Tensor], saved: Sequence[Tensor], form: Sequence[float], into_x: bool
+) -> list[Tensor]:
+    """The gradients of x, if asked for, and of the weight, from that of the outputs (S, N, H / k, W / k, O)."""
+    x, weight, arrived = _in_order(inputs[0]), of_runs(inputs[1]), gradient.flatten(1, 3).contiguous()
     of_weight = _outer(x, arrived, weight)
-    return [of_weight, _scatter(arrived, weight, torch.empty_like(x))] if into_x else [of_weight]
+    return [_scatter(arrived, weight, torch.empty_like(x)), of_weight] if into_x else [of_weight]
 
 
-def transpose_forward(x: Tensor, weight: Tensor) -> Tensor:
+def transpose_forward(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
     """x (S, N, D, H, W) with weight (S, D, C, k, k) to (S, N, C, k · H, k · W), many channels last in memory."""
-    weight, rows = of_runs(weight), _as_rows(x)
-    return _scatter(rows, weight, transposed_image(x, weight))
+    x, weight = inputs[0], of_runs(inputs[1])
+    return [_scatter(_as_rows(x), weight, transposed_image(x, weight))]
 
 
 def transposed_image(x: Tensor, weight: Tensor) -> Tensor:
@@ -66,11 +69,15 @@ def transposed_image(x: Tensor, weight: Tensor) -> Tensor:
     return x.new_empty(runs, count, channels, side * height, side * width)
 
 
-def transpose_backward(gradient: Tensor, x: Tensor, weight: Tensor) -> list[Tensor]:
-    """The gradients of x and weight."""
-    weight, rows, gradient = of_runs(weight), _as_rows(x), _in_order(gradient)
-    of_x = _as_image(_gather(gradient, weight), gradient, weight).permute(0, 1, 4, 2, 3)
-    return [of_x, _outer(gradient, rows, weight)]
+def transpose_backward(
+    gradient: Tensor, inputs: Sequence[Tensor], saved: Sequence[Tensor], form: Sequence[float], into_x: bool
+) -> list[Tensor]:
+    """The gradients of x, if asked for, and of the weight."""
+    gradient, weight = _in_order(gradient), of_runs(inputs[1])
+    of_weight = _outer(gradient, _as_rows(inputs[0]), weight)
+    if not into_x:
+        return [of_weight]
+    return [_as_image(_gather(gradient, weight), gradient, weight).permute(0, 1, 4, 2, 3), of_weight]
 
 
 def _power_of_two(number: int) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from dwmr.ops.native.build import library
 
-__all__ = ["Block", "Step", "distinct_third_moments", "kernels", "lanes", "library", "reused_memory"]
+__all__ = ["Block", "Step", "kernels", "lanes", "library", "reused_memory", "stacked"]
 
 _ADDRESS = ctypes.c_void_p
 
@@ -78,13 +79,6 @@ def reused_memory(floats: int) -> Tensor:
     return torch.from_numpy(part)
 
 
-def address(tensor: Tensor | None) -> int | None:
-    return None if tensor is None else tensor.data_ptr()
-
-
-def distinct_third_moments(standard: Tensor) -> tuple[float, Tensor]:
-    """Σ over i < j < k of |Σ_n x_ni x_nj x_nk| for contiguous x (N, K), and its gradient."""
-    gradient = torch.empty_like(standard)
-    threads = torch.get_num_threads()
-    total = kernels().dwmr_coskewness(standard.data_ptr(), *standard.shape, gradient.data_ptr(), threads)
-    return total, gradient
+def stacked(found: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+    """The tensors of each run as tensors with a leading run axis; of a single run without a copy."""
+    return [torch.stack(parts) if len(parts) > 1 else parts[0].unsqueeze(0) for parts in zip(*found, strict=True)]

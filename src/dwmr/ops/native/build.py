@@ -47,7 +47,7 @@ def library() -> ctypes.CDLL | None:
         "chain_learn": (None, [address, whole, address, whole, address, address, whole]),
         "chain_back": (None, [address, whole, address, whole, address, address, address, whole]),
         "features_saved": (size, [address, whole, whole]),
-        "features": (None, [address, whole, address, whole, whole, address, address, whole]),
+        "features": (None, [address, whole, address, whole, address, address, whole]),
         "features_back": (None, [address, whole, whole, address, address, whole]),
         "normalize": (None, [address, whole, whole, size, address, address, address, whole]),
         "coskewness": (ctypes.c_double, [address, whole, whole, address, whole]),

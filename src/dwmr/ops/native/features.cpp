@@ -134,9 +134,8 @@ extern "C" {
 // Floats of `saved`, 64-byte aligned.
 size_t dwmr_features_saved(const Block* blocks, int depth, int groups) { return groups * room_size(blocks, depth) * LANES; }
 
-// images to features (count, outputs · out_height · out_width). `saved` holds every group with `keep`, else one a thread.
-void dwmr_features(const Block* blocks, int depth, const float* images, int count, int keep, float* saved, float* features,
-                   int threads) {
+// images to features (count, outputs · out_height · out_width); `saved` keeps what the way back needs.
+void dwmr_features(const Block* blocks, int depth, const float* images, int count, float* saved, float* features, int threads) {
     const auto weight = prepared(blocks, depth, false);
     const Block& last = blocks[depth - 1];
     const size_t size = result(last);
@@ -147,8 +146,7 @@ void dwmr_features(const Block* blocks, int depth, const float* images, int coun
         Vectors start(pixels), end(size);
 #pragma omp for schedule(static)
         for (int g = 0; g < groups_of(count); g++) {
-            vec* memory = reinterpret_cast<vec*>(saved) + room_size(blocks, depth) * (keep ? g : omp_get_thread_num());
-            const auto rooms = rooms_in(blocks, depth, memory);
+            const auto rooms = rooms_in(blocks, depth, reinterpret_cast<vec*>(saved) + room_size(blocks, depth) * g);
             const int known = std::min(LANES, count - g * LANES);
             gather(images + g * LANES * pixels, pixels, pixels, known, start.at);
             frame(first.inputs, first.height, first.width, 1, start.at, rooms[0].in);
