@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 SCORE_TITLES = {
-    "f1": "F1",
-    "f1_true_labels": "F1, true labels",
-    "accuracy": "correct cells",
-    "board_accuracy": "correct boards",
-    "changed_cells_f1": "F1, changed cells",
+    "f1": "F1 (all classes)",
+    "f1_true_labels": "F1 (occurring classes)",
+    "accuracy": "cells correct",
+    "board_accuracy": "boards correct",
+    "changed_cells_f1": "F1 (changed cells)",
 }
 
 
