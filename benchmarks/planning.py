@@ -16,7 +16,6 @@ import argparse
 import json
 import statistics
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +24,15 @@ import torch
 from dwmr.files import atomic_write_json
 from dwmr.models.predictors import MLPPredictor
 from dwmr.models.world_model import WorldModel, resolve_device
-from dwmr.planning import Budget, CodeGoal, Plan, pack
-from dwmr.planning.dynamics import AllActionsDynamics
+from dwmr.planning import PLANNERS, Budget, CodeGoal, Plan, pack
+from dwmr.planning.dynamics import PredictedDynamics, at_once
 from dwmr.planning.heuristics import HammingHeuristic
-from dwmr.planning.search import Order, Planner, best_first, breadth_first
 from dwmr.provenance import describe_machine
 
 BITS, ACTIONS = 64, 4
 ROUNDS = 5
 SIZES = {"cpu": (256, 1024, 4096, 16384), "cuda": (4096, 16384, 65536, 262144, 1048576)}
 NODES = {"cpu": 1_000_000, "cuda": 30_000_000}
-PLANNERS: dict[str, Planner] = {
-    "breadth_first": breadth_first,
-    "batch_astar": partial(best_first, order=Order(cost=0.6, ties_only=False)),
-}
 
 
 def predictor_of(run: Path | None) -> MLPPredictor:
@@ -59,12 +53,12 @@ def predictor_of(run: Path | None) -> MLPPredictor:
     return predictor
 
 
-def search(planner: Planner, predictor: MLPPredictor, device: torch.device, batch: int, nodes: int) -> Plan:
-    dynamics = AllActionsDynamics(predictor.to(device).all_actions, BITS, ACTIONS)
+def search(name: str, predictor: MLPPredictor, device: torch.device, batch: int, nodes: int) -> Plan:
+    dynamics = PredictedDynamics(at_once(predictor.to(device).all_actions), BITS, ACTIONS)
     start = pack(torch.arange(BITS, device=device)[None] % 3 == 0)
     never = CodeGoal(~start, radius=-1)
     guess = HammingHeuristic(CodeGoal(~start), flips=8)
-    found = planner(dynamics, start, never, guess, Budget(nodes, 120.0, 64 * 2**30), batch=batch)
+    found = PLANNERS[name](dynamics, start, never, guess, Budget(nodes, 120.0), batch=batch)
     if device.type == "cuda":
         torch.cuda.synchronize()
     return found
@@ -85,11 +79,11 @@ def main() -> None:
         "predictor": "trained" if chosen.run else "random weights",
         "nodes": nodes,
     }
-    for name, planner in PLANNERS.items():
+    for name in ("breadth_first", "batch_astar"):
         for batch in SIZES[device.type]:
-            search(planner, predictor, device, batch, nodes // 10)
+            search(name, predictor, device, batch, nodes // 10)
             began = time.process_time()
-            found = [search(planner, predictor, device, batch, nodes) for _ in range(ROUNDS)]
+            found = [search(name, predictor, device, batch, nodes) for _ in range(ROUNDS)]
             busy = time.process_time() - began
             rates = [plan.generated / plan.seconds for plan in found]
             figures[f"{name}_batch{batch}_states_per_second"] = statistics.median(rates)

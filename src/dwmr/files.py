@@ -22,11 +22,9 @@ from dwmr.errors import InputError
 RUN_FILES = ("run.json", "checkpoint.safetensors", "metrics.jsonl")  # the files of a run folder
 HTML_MARK = '<meta name="generator" content="dwmr">'
 PNG_MARK = {"Software": "dwmr"}  # metadata for Matplotlib
-GIF_MARK = "made by dwmr; "
 _MARKS = (
     (b"<!doctype html>", HTML_MARK.encode()),
     (b"\x89PNG", b"tEXtSoftware\0dwmr"),
-    (b"GIF8", GIF_MARK.encode()),
 )
 _HEAD = 65_536  # bytes; the mark is at the start of a file
 _STORAGE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG}
@@ -51,7 +49,7 @@ def check_output(
 ) -> None:
     """Refuse an output path that must not be written. Call this before any work.
 
-    An existing file or folder is replaced only with ``overwrite``, and only if dwmr wrote it: an HTML page, PNG or GIF
+    An existing file or folder is replaced only with ``overwrite``, and only if dwmr wrote it: an HTML page or PNG
     with dwmr's mark, a JSON file with dwmr's version in its ``provenance``, or a folder that contains only files named
     in ``holds``. Symbolic links, devices, inputs of the command and files of a run folder are never replaced.
 

@@ -62,7 +62,7 @@ def agent():
 
 
 def test_what_an_agent_learns_of_its_codes(agent):
-    assert (agent.radius, agent.bits, agent.n_actions) == (0, 81, 4)
+    assert (agent.radius, agent.bits, agent.dynamics.n_actions) == (0, 81, 4)
     assert agent.flips == 4
     assert agent.about["exact_next"] == 100
     assert agent.about["applicability"]["mean"] == pytest.approx(68 / 24, abs=0.1)  # of a blank that walks

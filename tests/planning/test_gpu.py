@@ -7,7 +7,7 @@ import torch
 
 from dwmr.models.predictors import MLPPredictor
 from dwmr.planning import PLANNERS, Budget, CodeGoal, pack
-from dwmr.planning.dynamics import AllActionsDynamics
+from dwmr.planning.dynamics import PredictedDynamics, at_once
 from dwmr.planning.nodes import Nodes
 from dwmr.seeding import rng
 from dwmr.worlds import sliding_tiles
@@ -39,8 +39,8 @@ def test_predictions_are_those_of_the_cpu():
     torch.manual_seed(0)
     predictor = MLPPredictor((1, 88, 88), 64, 4)
     codes = pack(torch.rand(20_000, 64) < 0.5)
-    on_cpu = AllActionsDynamics(predictor.all_actions, 64, 4).successors(codes)[0]
-    on_gpu = AllActionsDynamics(predictor.cuda().all_actions, 64, 4).successors(codes.cuda())[0].cpu()
+    on_cpu = PredictedDynamics(at_once(predictor.all_actions), 64, 4).successors(codes)[0]
+    on_gpu = PredictedDynamics(at_once(predictor.cuda().all_actions), 64, 4).successors(codes.cuda())[0].cpu()
     assert (on_cpu != on_gpu).float().mean() < 1e-4
 
 

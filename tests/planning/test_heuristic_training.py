@@ -36,7 +36,7 @@ def test_a_search_is_shorter_with_it(learned):
     goal = CodeGoal(torch.tensor([[128]]))
     start = torch.tensor([[8]])
     blind = PLANNERS["astar"](OneHot(), start, goal, batch=1)
-    led = PLANNERS["greedy"](OneHot(), start, goal, LearnedHeuristic(learned[0], goal), batch=1)
+    led = PLANNERS["astar"](OneHot(), start, goal, LearnedHeuristic(learned[0], goal), batch=1)
     assert (len(blind.actions), len(led.actions)) == (4, 4)
     assert led.expanded < blind.expanded
 

@@ -14,12 +14,13 @@ from dwmr.models.run_folder import checkpoint_digest
 from dwmr.planning.heuristic_training import HeuristicTraining, train_heuristic
 from dwmr.planning.prepared import (
     AGENT,
+    HEURISTIC,
     PAINTER,
     load_agent,
     load_heuristic,
     load_painter,
     prepare_run,
-    save_heuristic,
+    save_part,
 )
 from tests.evaluation.ring import ring_model, ring_transitions
 
@@ -72,7 +73,7 @@ def test_a_run_on_own_data_asks_for_it_once(cli, run, ends):
     (run / "run.json").write_text(json.dumps(stored))
     status, _, err = cli("plan", run, *ends)
     assert status == 2
-    assert f"{run} is not prepared for planning; prepare it once with: dwmr plan {run} --data DATA" in err
+    assert f"planning has to learn from the data of {run} first, which is your own: add --data DATA" in err
 
 
 def test_what_was_made_for_another_checkpoint_is_refused(cli, prepared, ends, planning_data, capsys):
@@ -113,7 +114,7 @@ def test_a_run_with_own_networks_is_prepared_from_python(tmp_path):
     assert (loaded.radius, loaded.flips, loaded.about) == (learned.radius, learned.flips, learned.about)
     words = learned.encode(data.obs[:5])
     assert torch.equal(loaded.dynamics.successors(words)[0], learned.dynamics.successors(words)[0])
-    assert load_painter(tmp_path, model)(words).shape == data.obs[:5].shape
+    assert load_painter(tmp_path, model).decode(model.encode(data.obs[:5])).shape == data.obs[:5].shape
 
 
 def test_a_heuristic_is_stored_with_its_checkpoint(prepared, ice):
@@ -122,7 +123,7 @@ def test_a_heuristic_is_stored_with_its_checkpoint(prepared, ice):
     assert load_heuristic(prepared, model) is None
     setting = HeuristicTraining(updates=2, batch=4, walk=3, width=8)
     network, about = train_heuristic(agent, agent.encode(ice.obs[:20]), setting, progress=False)
-    path = save_heuristic(prepared, network, about)
+    path = save_part(prepared, HEURISTIC, network.state_dict(), about)
     codes = torch.rand(5, model.bits).round()
     again = load_heuristic(prepared, model)
     assert torch.equal(network(codes, codes.flip(0)), again(codes, codes.flip(0)))

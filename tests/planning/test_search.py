@@ -69,22 +69,25 @@ def test_a_budget_of_nodes_is_kept_and_its_end_is_said(table, nodes, name):
     nowhere = CodeGoal(graph.words([100]))
     plan = PLANNERS[name](graph, graph.words([0]), nowhere, lambda w: 20 - w[:, -1], Budget(nodes=nodes))
     assert plan.generated <= nodes
-    whole = sum(int((table[state] >= 0).sum()) for state in distances(table, 0))
-    assert plan.outcome == (
-        EXHAUSTED if plan.generated == whole and plan.expanded == len(distances(table, 0)) else OUT_OF_BUDGET
-    )
-    if plan.outcome == OUT_OF_BUDGET:
-        assert plan.reason == "nodes"
+    reachable = distances(table, 0)
+    whole = sum(int((table[state] >= 0).sum()) for state in reachable)
+    if plan.outcome == EXHAUSTED:
+        assert plan.kept == len(reachable)
+        assert plan.generated >= whole
+    else:
+        assert (plan.outcome, plan.reason) == (OUT_OF_BUDGET, "nodes")
+        assert nodes - plan.generated < graph.n_actions
+        if name == "breadth_first":  # the others may expand a state twice
+            assert (plan.generated, plan.expanded) != (whole, len(reachable))
         best = int(plan.codes[-1, -1])
         assert follow(graph, 0, plan.actions) == best
 
 
 @pytest.mark.parametrize("name", PLANNERS)
-@pytest.mark.parametrize(("budget", "reason"), [(Budget(seconds=0.0), "seconds"), (Budget(memory=100), "memory")])
-def test_budgets_of_time_and_memory(name, budget, reason):
+def test_a_budget_of_time(name):
     start, goal = (tile_codes(board) for board in pair(0))
-    plan = PLANNERS[name](tile_dynamics(), start, CodeGoal(goal), budget=budget)
-    assert (plan.outcome, plan.reason, plan.actions) == (OUT_OF_BUDGET, reason, [])
+    plan = PLANNERS[name](tile_dynamics(), start, CodeGoal(goal), budget=Budget(seconds=0.0))
+    assert (plan.outcome, plan.reason, plan.actions) == (OUT_OF_BUDGET, "seconds", [])
 
 
 def pair(number):
@@ -111,7 +114,7 @@ def test_an_unsolvable_2_by_3_board_is_exhausted_after_all_360():
     start = goal.copy()
     start[1, 1:] = start[1, :0:-1]
     assert not sliding_tiles.solvable(start, goal)
-    for name in ("breadth_first", "astar", "batch_astar", "greedy"):
+    for name in PLANNERS:
         plan = PLANNERS[name](tile_dynamics(2, 3), tile_codes(start), CodeGoal(tile_codes(goal)))
         assert (plan.outcome, plan.kept, plan.actions) == (EXHAUSTED, 360, [])
 

@@ -31,14 +31,15 @@ from dwmr.cli.common import (
 from dwmr.data.image_files import read_image
 from dwmr.data.transitions import Splits
 from dwmr.errors import InputError, unknown
-from dwmr.files import check_output
+from dwmr.files import atomic_write_json, check_output
 from dwmr.models.run_folder import RunInfo, checkpoint_digest
 from dwmr.models.world_model import WorldModel
 from dwmr.planning import PLANNERS, Agent, Budget, find_planner, prepared
-from dwmr.planning.benchmark import ENTRIES, Results, Setting, TrialLog, evaluate_planner, solve_task
+from dwmr.planning.acting import Limits
+from dwmr.planning.benchmark import ENTRIES, evaluate_planner, read_results, solve_task
 from dwmr.planning.heuristic_training import HeuristicTraining
 from dwmr.planning.heuristic_training import train_heuristic as train
-from dwmr.planning.strip import Strip, save_strip, strip_files
+from dwmr.planning.painting import Strip, save_strip
 from dwmr.presets import changes
 from dwmr.provenance import describe_machine
 from dwmr.worlds.registry import WORLDS, action_names, tasks_of
@@ -49,7 +50,7 @@ DATA_HELP = "Data from which the run is prepared the first time; by default the 
 Data = Annotated[Path | None, typer.Option(help=DATA_HELP)]
 OnePlanner = Annotated[str, typer.Option(help=f"{', '.join(PLANNERS)}.")]
 Seconds = Annotated[float, typer.Option(help="Seconds a search may take.", min=0)]
-StripPath = Annotated[Path | None, typer.Option("--strip", help="Draw the plan: a PNG, and a GIF beside it.")]
+StripPath = Annotated[Path | None, typer.Option("--strip", help="Draw the plan, as a PNG.")]
 
 
 @app.command(
@@ -64,7 +65,7 @@ def plan(
     start: Annotated[Path | None, typer.Option(help="Image of the start: PNG or .npy.")] = None,
     goal: Annotated[Path | None, typer.Option(help="Image of the goal.")] = None,
     planner: OnePlanner = "breadth_first",
-    seconds: Seconds = Setting.seconds,
+    seconds: Seconds = Limits.seconds,
     strip: StripPath = None,
     overwrite: Overwrite = False,
     data: Data = None,
@@ -88,7 +89,7 @@ def plan(
     info, model = open_model(run, device)
     if start is None or goal is None:
         _check_part(run / prepared.AGENT, overwrite)
-        agent = _prepare(run, info, model, data, seed)
+        agent = prepared.prepare_run(run, model, _data(run, info, model, data), seed=seed)
         if as_json:
             print_json({"prepared": str(run / prepared.AGENT), "radius": agent.radius, **agent.about})
         else:
@@ -97,15 +98,16 @@ def plan(
     first, last = (read_image(path, model.image_shape) for path in (start, goal))
     agent = _agent(run, info, model, data, seed)
     target = agent.goal_of(last)
-    here, heuristic = agent.encode(first[None]), agent.heuristic_for(target)
-    found = search(agent.dynamics, here, target, heuristic, Budget(seconds=seconds))
+    found = search(
+        agent.dynamics, agent.encode(first[None]), target, agent.heuristic_for(target), Budget(seconds=seconds)
+    )
     real: list[np.ndarray | None] = [first, *[None] * len(found.actions)]
     if found.solved and found.actions:
         real[-1] = last
     title = f"{planner}: {found.outcome}, {len(found.actions)} actions"
-    shown = Strip(real, found.codes, _names(info, agent, found.actions), title)
     names = ("outcome", "reason", "actions", "optimal", "expanded", "generated", "seconds")
     figures = {name: getattr(found, name) for name in names} | {"radius": agent.radius}
+    shown = Strip(title, _names(info, agent, found.actions), real, found.codes)
     _report(run, model, shown, figures, strip, as_json)
 
 
@@ -117,7 +119,7 @@ def plan_level(
     run: RunFolder,
     level: Annotated[int, typer.Option(help=LEVEL_HELP, min=0)] = 0,
     planner: OnePlanner = "breadth_first",
-    seconds: Seconds = Setting.seconds,
+    seconds: Seconds = Limits.seconds,
     strip: StripPath = None,
     overwrite: Overwrite = False,
     data: Data = None,
@@ -137,13 +139,12 @@ def plan_level(
     number = task_number(world, level)
     agent = _agent(run, info, model, data, seed)
     task = world.with_digits(_digits(agent)).task(number, seed=seed)
-    setting = Setting(seconds=seconds, task_seconds=3 * seconds, seed=seed)
-    trial, episode = solve_task(task, agent, planner, setting)
+    trial, episode = solve_task(task, agent, planner, Limits(seconds, 3 * seconds), seed)
     reached = "goal reached" if trial.solved else f"goal not reached ({trial.ending})"
     title = f"{task.name}: {planner}, {reached} after {trial.actions} actions (shortest: {task.optimal})"
-    shown = Strip(episode.frames, torch.cat(episode.expected), _names(info, agent, episode.actions), title)
-    reasons = [plan.reason for plan in episode.plans if plan.reason and not plan.solved]
-    figures = asdict(trial) | {"actions": episode.actions, "reason": reasons[0] if reasons else ""}
+    reason = next((plan.reason for plan in episode.plans if plan.reason and not plan.solved), "")
+    figures = asdict(trial) | {"actions": episode.actions, "reason": reason}
+    shown = Strip(title, _names(info, agent, episode.actions), episode.frames, torch.cat(episode.expected))
     _report(run, model, shown, figures, strip, as_json)
 
 
@@ -158,7 +159,7 @@ def plan_level(
 def plan_tasks(
     run: RunFolder,
     planner: Annotated[list[str] | None, typer.Option(help=f"One or more of {', '.join(ENTRIES)}.")] = None,
-    seconds: Seconds = Setting.seconds,
+    seconds: Seconds = Limits.seconds,
     trials: Annotated[int | None, typer.Option(help="Tasks of each kind; all by default.", min=1)] = None,
     results: Annotated[Path | None, typer.Option("--out", help="Results file to add to.")] = None,
     overwrite: Overwrite = False,
@@ -170,7 +171,7 @@ def plan_tasks(
     """Measure how well a run plans: solve all tasks of its world by acting in them.
 
     All planners and controls solve the same tasks. With --out, finished entries of the same run and options are kept,
-    and an evaluation that was stopped continues with the next task.
+    and an evaluation that was stopped continues with the next planner.
     """
     names = planner or list(ENTRIES)
     for name in names:
@@ -179,38 +180,41 @@ def plan_tasks(
     if results is not None:
         check_output(results, overwrite=True, inputs=[run, data], written=True)
     info, model = open_model(run, device)
-    world_of(run, info)
+    world = world_of(run, info)
     agent = _agent(run, info, model, data, seed)
-    benchmark = info.config.benchmark
-    simulated = next((name for name in names if name in PLANNERS), Setting.simulated)
-    setting = Setting(seconds=seconds, task_seconds=3 * seconds, simulated=simulated, seed=seed)
+    benchmark, limits = info.config.benchmark, Limits(seconds, 3 * seconds)
     made_with = {
         "preset": info.config.name,
         "checkpoint": checkpoint_digest(run),
-        "setting": asdict(setting),
+        "setting": asdict(limits) | {"seed": seed},
         "radius": agent.radius,
         "trials": trials,
         "heuristic": agent.network is not None,
     }
-    stored = None if results is None else Results(results, benchmark)
-    if stored is not None and not overwrite:
-        stored.check(names, made_with)
-    entries: dict[str, dict[str, Any]] = {}
+    stored = read_results(results) if results is not None else {}
+    entries = {name: entry for name, entry in stored.get(benchmark, {}).items() if name in names}
+    other = [name for name, entry in entries.items() if entry.get("made_with") != made_with]
+    if other and not overwrite:
+        raise InputError(
+            f"{results} holds entries of {benchmark} that were made with another run or other options: "
+            f"{', '.join(other)}; --overwrite replaces them"
+        )
     for name in names:
-        entry = stored.entry(name) if stored is not None else None
-        tasks = tasks_of(benchmark, seed=seed, trials=trials, digits=_digits(agent))  # new: tasks draw as they are used
-        if entry is None or entry.get("made_with") != made_with:
-            log = TrialLog(stored.log_path(name) if stored is not None else None, made_with)
-            entry = evaluate_planner(tasks, agent, name, setting, log=log)
-            entry |= {"machine": describe_machine(model.device), "agent": agent.about, "made_with": made_with}
-            entry |= {"set": changes(info.config), "distilled": info.distilled is not None}
-            if stored is not None:
-                stored.store(name, entry)
-        entries[name] = entry
+        if name in entries and name not in other:
+            continue
+        tasks = tasks_of(benchmark, seed=seed, trials=trials, digits=_digits(agent))  # new: they draw as they are used
+        entry = evaluate_planner(tasks, agent, name, limits, seed=seed)
+        entry |= {"machine": describe_machine(model.device), "agent": agent.about, "made_with": made_with}
+        entries[name] = entry | {"set": changes(info.config), "distilled": info.distilled is not None}
+        if results is not None:
+            stored = read_results(results)  # another process may have added to it
+            stored.setdefault(benchmark, {})[name] = entries[name]
+            atomic_write_json(results, stored)
+    entries = {name: entries[name] for name in names}
     if as_json:
         print_json({benchmark: entries})
         return
-    for table in tables.planning(entries, list(tasks)):
+    for table in tables.planning(entries, world.task_kinds):
         out.print(table)
     if results is not None:
         say(f"results: {results}")
@@ -237,36 +241,29 @@ def train_heuristic(
     """
     _check_part(run / prepared.HEURISTIC, overwrite)
     info, model = open_model(run, device)
-    if data is None and info.config.benchmark not in WORLDS:
-        raise InputError(f"training a heuristic needs the data of the run: dwmr train-heuristic {run} --data DATA")
-    agent = _agent(run, info, model, data, seed, heuristic=False)
-    starts = agent.encode(_data(info, model, data).train.obs[:STARTS])
+    splits = _data(run, info, model, data)
+    agent = prepared.load_agent(run, model) or prepared.prepare_run(run, model, splits, seed=seed)
+    starts = agent.encode(splits.train.obs[:STARTS])
     network, about = train(agent, starts, HeuristicTraining(updates=updates, batch=batch), seed=seed)
-    path = prepared.save_heuristic(run, network, about)
+    path = prepared.save_part(run, prepared.HEURISTIC, network.state_dict(), about)
     if as_json:
         print_json({"heuristic": str(path), **about})
         return
     say(f"{path}: {updates:,} updates, loss from {about['loss'][0]:.3f} to {about['loss'][-1]:.3f}")
 
 
-def _agent(
-    run: Path, info: RunInfo, model: WorldModel, data: Path | None, seed: int, *, heuristic: bool = True
-) -> Agent:
-    """The agent stored in the run folder. The first time it is learned from data."""
-    agent = prepared.load_agent(run, model) or _prepare(run, info, model, data, seed)
-    return replace(agent, network=prepared.load_heuristic(run, model)) if heuristic else agent
+def _agent(run: Path, info: RunInfo, model: WorldModel, data: Path | None, seed: int) -> Agent:
+    """The agent stored in the run folder, with its heuristic. The first time it is learned from data."""
+    agent = prepared.load_agent(run, model)
+    if agent is None:
+        agent = prepared.prepare_run(run, model, _data(run, info, model, data), seed=seed)
+    return replace(agent, network=prepared.load_heuristic(run, model))
 
 
-def _prepare(run: Path, info: RunInfo, model: WorldModel, data: Path | None, seed: int) -> Agent:
-    """Learn what planning needs from data, and store it in the run folder."""
+def _data(run: Path, info: RunInfo, model: WorldModel, data: Path | None) -> Splits:
+    """The data to learn from what planning needs."""
     if data is None and info.config.benchmark not in WORLDS:
-        if (run / prepared.AGENT).exists():
-            raise InputError(f"preparing {run} again needs its data: dwmr plan {run} --data DATA --overwrite")
-        raise InputError(f"{run} is not prepared for planning; prepare it once with: dwmr plan {run} --data DATA")
-    return prepared.prepare_run(run, model, _data(info, model, data), decoder=info.config.decoder, seed=seed)
-
-
-def _data(info: RunInfo, model: WorldModel, data: Path | None) -> Splits:
+        raise InputError(f"planning has to learn from the data of {run} first, which is your own: add --data DATA")
     splits = load_data(data, info.config.benchmark)
     got, expected = (splits.train.image_shape, splits.train.n_actions), (model.image_shape, model.n_actions)
     if got != expected:
@@ -287,19 +284,17 @@ def _names(info: RunInfo, agent: Agent, actions: list[int]) -> list[str]:
 
 
 def _check_part(path: Path, overwrite: bool) -> None:
-    """Refuse to replace what planning stored in the run folder, whose name is not the user's choice."""
+    """Refuse to replace what planning stored in the run folder."""
     if path.exists() and not overwrite:
         raise InputError(f"{path} exists already; replace it with --overwrite")
-    check_output(path, overwrite=overwrite, written=True)
 
 
 def _check_strip(strip: Path | None, overwrite: bool, inputs: list[Path | None]) -> None:
-    if strip is not None and not strip.name:
-        raise InputError(f"--strip names a file to write, got {str(strip)!r}")
-    for path in strip_files(strip) if strip is not None else ():
-        check_output(path, overwrite=overwrite, inputs=inputs)
-    if strip is not None and strip.suffix not in ("", ".png"):
-        raise InputError(f"--strip writes a PNG and a GIF beside it: name a file that ends in .png, got {str(strip)!r}")
+    if strip is None:
+        return
+    check_output(strip, overwrite=overwrite, inputs=inputs)
+    if strip.suffix != ".png":
+        raise InputError(f"--strip writes a PNG: name a file that ends in .png, got {str(strip)!r}")
 
 
 def _report(
@@ -307,9 +302,9 @@ def _report(
 ) -> None:
     """Draw and print a plan."""
     if strip is not None:
-        painter = prepared.load_painter(run, model)
-        save_strip(shown, painter, strip)
-        figures |= {"strip": [str(path) for path in strip_files(strip)], "drawn_by": painter.source}
+        drawn_by = "a decoder fitted afterwards" if model.decoder is None else "the model's own decoder"
+        save_strip(shown, prepared.load_painter(run, model), strip, f"imagined codes, drawn by {drawn_by}")
+        figures |= {"strip": str(strip), "drawn_by": drawn_by}
     if as_json:
         print_json(figures)
         return
@@ -319,4 +314,4 @@ def _report(
         say(f"the budget of {figures['reason']} ended: this is the best way known, not a plan to the goal")
     say(f"{figures['generated']:,} states generated in {figures['seconds']:.2f} s")
     if strip is not None:
-        say(f"strip: {', '.join(figures['strip'])}; imagined codes drawn by {figures['drawn_by']}")
+        say(f"strip: {strip}; imagined codes drawn by {figures['drawn_by']}")

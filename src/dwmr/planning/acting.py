@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -35,11 +34,11 @@ class Environment(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """When acting ends at the latest: the budget of each search, actions, and seconds of all searches together."""
+    """When acting ends at the latest."""
 
-    budget: Budget = Budget()
+    seconds: float = 10.0  # of one search
+    task_seconds: float = 30.0  # of all searches together
     actions: int = 100
-    seconds: float = math.inf
 
 
 @dataclass
@@ -101,12 +100,11 @@ def act(
         if len(episode.actions) >= limits.actions:
             return episode
         if not ahead:
-            left = limits.seconds - episode.seconds
+            left = limits.task_seconds - episode.seconds
             if left <= 0:
                 episode.ending = NO_TIME
                 return episode
-            budget = replace(limits.budget, seconds=min(left, limits.budget.seconds))
-            plan = planner(dynamics, here, goal, heuristic, budget)
+            plan = planner(dynamics, here, goal, heuristic, Budget(seconds=min(left, limits.seconds)))
             episode.plans.append(plan)
             ahead = [(action, plan.codes[step + 1 : step + 2]) for step, action in enumerate(plan.actions)]
         circling = visits[_key(here)] > MAX_VISITS
@@ -134,27 +132,26 @@ def act(
         visits[_key(here)] += 1
 
 
-def greedy_step(dynamics: Dynamics, start: Tensor, goal: Goal, heuristic: Heuristic, budget: Budget = Budget()) -> Plan:
+def greedy_step(dynamics: Dynamics, start: Tensor, goal: Goal, heuristic: Heuristic, budget: Budget) -> Plan:
     """No search: the one action after which the goal looks nearest."""
     children, possible = dynamics.successors(start)
     guesses = heuristic(children[0]).float()
     if possible is not None:
         guesses = guesses.masked_fill(~possible[0], torch.inf)
-    return _one_step(start, children, int(guesses.argmin()), possible)
+    return _one_step(start, children, possible, int(guesses.argmin()))
 
 
-def random_step(generator: np.random.Generator) -> Callable[..., Plan]:
+def random_step(generator: np.random.Generator) -> Planner:
     """No plan at all: any possible action."""
 
-    def step(dynamics: Dynamics, start: Tensor, goal: Goal, heuristic: Heuristic, budget: Budget = Budget()) -> Plan:
-        children, possible = dynamics.successors(start)
+    def step(dynamics: Dynamics, start: Tensor, goal: Goal, heuristic: Heuristic, budget: Budget) -> Plan:
         action, _ = _random_step(dynamics, start, generator)
-        return _one_step(start, children, action, possible)
+        return _one_step(start, *dynamics.successors(start), action)
 
     return step
 
 
-def _one_step(start: Tensor, children: Tensor, action: int, possible: Tensor | None) -> Plan:
+def _one_step(start: Tensor, children: Tensor, possible: Tensor | None, action: int) -> Plan:
     generated = children.shape[1] if possible is None else int(possible.sum())
     if not generated:
         return Plan(EXHAUSTED, [], start, expanded=1)

@@ -13,7 +13,7 @@ from torch import Tensor
 from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError
 from dwmr.planning.applicability import Applicability, fit_applicability
-from dwmr.planning.dynamics import PredictedDynamics, limited
+from dwmr.planning.dynamics import PredictedDynamics, one_by_one
 from dwmr.planning.heuristics import HammingHeuristic, HeuristicNetwork, LearnedHeuristic, most_flips
 from dwmr.planning.packing import hamming, pack
 from dwmr.planning.problem import CodeGoal, Dynamics, Heuristic
@@ -43,10 +43,6 @@ class Agent:
     network: HeuristicNetwork | None = None
     about: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def n_actions(self) -> int:
-        return self.dynamics.n_actions
-
     def goal_of(self, image: np.ndarray) -> CodeGoal:
         """The goal to reach what an image (C, H, W) shows."""
         return CodeGoal(self.encode(image[None]), radius=self.radius)
@@ -64,7 +60,6 @@ def prepare_agent(
     train: Transitions,
     val: Transitions | None = None,
     *,
-    dynamics: Dynamics | None = None,
     seed: int = 0,
 ) -> Agent:
     """Learn what planning needs from two plain callables and transitions.
@@ -74,7 +69,6 @@ def prepare_agent(
         predict: bits bool (N, K) and actions (N,) to the next bits (N, K).
         train: transitions to learn from.
         val: transitions to choose thresholds on; by default the last fifth of ``train``.
-        dynamics: a faster form of ``predict``.
         seed: of the network that learns which actions are possible.
     """
     if val is None:
@@ -86,16 +80,14 @@ def prepare_agent(
         torch.from_numpy(np.array(part.actions, dtype=np.int64)).to(codes.device) for part in (train, val)
     )
     possible = fit_applicability(codes, actions, val_codes, val_actions, train.n_actions, seed)
-    predicted = _bits(predict(val_codes, val_actions))
-    now, then, expected = pack(val_codes), pack(_bits(encode(val.next_obs))), pack(predicted)
+    now, then = pack(val_codes), pack(_bits(encode(val.next_obs)))
+    expected = pack(_bits(predict(val_codes, val_actions)))
     labels = val.flat_labels()
     changes = (now != expected).cpu().numpy() if labels is None else labels[0] != labels[1]
-    bits = codes.shape[1]
-    if dynamics is None:
-        dynamics = PredictedDynamics(lambda before, taken: _bits(predict(before, taken)), bits, train.n_actions)
+    bits, predict_all = codes.shape[1], one_by_one(lambda before, taken: _bits(predict(before, taken)), train.n_actions)
     return Agent(
         encode=lambda images: pack(_bits(encode(images))),
-        dynamics=limited(dynamics, possible, bits),
+        dynamics=PredictedDynamics(predict_all, bits, train.n_actions, possible),
         bits=bits,
         radius=choose_radius(_same_state(now, then, val), hamming(now, then).cpu().numpy()[changes.any(1)]),
         flips=most_flips(hamming(now, expected).cpu().numpy()),

@@ -7,6 +7,7 @@ CPU predicts, except where a logit is within rounding of zero.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -17,56 +18,56 @@ from dwmr.planning.applicability import Applicability
 from dwmr.planning.packing import pack, unpack
 from dwmr.planning.problem import Dynamics
 
-CODES_AT_ONCE = {"cpu": 1024, "cuda": 1 << 15}
+PREDICTED_AT_ONCE = 1 << 15
 CODES_IN_CACHE = 512  # on a CPU: the output of one layer is still in the cache when the next layer reads it
 
 
+@dataclass(frozen=True)
 class PredictedDynamics:
-    """Any ``predict``: bits bool (N, K) and actions int64 (N,) to the next bits."""
+    """The predictions of a model, and which actions are possible in a code; None: all of them.
 
-    def __init__(self, predict: Callable[[Tensor, Tensor], Tensor], bits: int, n_actions: int) -> None:
-        self.n_actions, self._bits, self._predict = n_actions, bits, predict
+    ``predict_all`` takes codes bool (N, K) to the next codes of all actions, bool (N, A, K).
+    """
 
-    def successors(self, words: Tensor) -> tuple[Tensor, Tensor | None]:
-        codes = unpack(words, self._bits).repeat_interleave(self.n_actions, dim=0)
-        actions = torch.arange(self.n_actions, device=words.device).repeat(len(words))
-        with full_float32():
-            after = self._predict(codes, actions)
-        return pack(after.bool()).view(len(words), self.n_actions, -1), None
-
-
-class AllActionsDynamics:
-    """A predictor that gives the logits of all actions at once: float codes (N, K) to (N, A, K)."""
-
-    def __init__(self, logits: Callable[[Tensor], Tensor], bits: int, n_actions: int) -> None:
-        self.n_actions, self._bits, self._logits = n_actions, bits, logits
+    predict_all: Callable[[Tensor], Tensor]
+    bits: int
+    n_actions: int
+    possible: Applicability | None = None
 
     @torch.no_grad()
     def successors(self, words: Tensor) -> tuple[Tensor, Tensor | None]:
         size = CODES_IN_CACHE if words.device.type == "cpu" else len(words)
+        codes = unpack(words, self.bits)
         with full_float32():
-            parts = [
-                pack(self._logits(unpack(part, self._bits).float()).sigmoid_() >= 0.5)
-                for part in words.split(max(1, size))
-            ]
-        return torch.cat(parts), None
+            children = torch.cat([pack(self.predict_all(part)) for part in codes.split(max(1, size))])
+        if self.possible is None or self.possible.everything:
+            return children, None
+        return children, self.possible(codes)
 
 
-class LimitedDynamics:
-    """Only the actions that ``possible`` allows: bits bool (N, K) to bool (N, A)."""
+def one_by_one(predict: Callable[[Tensor, Tensor], Tensor], n_actions: int) -> Callable[[Tensor], Tensor]:
+    """All actions by a function of bits bool (N, K) and actions (N,)."""
 
-    def __init__(self, dynamics: Dynamics, possible: Callable[[Tensor], Tensor], bits: int) -> None:
-        self.n_actions, self._dynamics, self._possible, self._bits = dynamics.n_actions, dynamics, possible, bits
+    def predict_all(codes: Tensor) -> Tensor:
+        actions = torch.arange(n_actions, device=codes.device).repeat(len(codes))
+        return predict(codes.repeat_interleave(n_actions, dim=0), actions).view(len(codes), n_actions, -1)
 
-    def successors(self, words: Tensor) -> tuple[Tensor, Tensor | None]:
-        children, known = self._dynamics.successors(words)
-        possible = self._possible(unpack(words, self._bits))
-        return children, possible if known is None else possible & known
+    return predict_all
 
 
-def limited(dynamics: Dynamics, possible: Applicability, bits: int) -> Dynamics:
-    """The dynamics without impossible actions; as they are, if all actions are possible."""
-    return dynamics if possible.everything else LimitedDynamics(dynamics, possible, bits)
+def at_once(logits: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """All actions by the logits (N, A, K) for float codes (N, K), as a predictor's `all_actions` gives them."""
+    return lambda codes: logits(codes.float()).sigmoid_() >= 0.5
+
+
+def model_dynamics(model: WorldModel, possible: Applicability | None = None) -> PredictedDynamics:
+    """The dynamics of a world model, by the predictor's `all_actions` method if it has one."""
+    logits = getattr(model.predictor, "all_actions", None)
+    if logits is not None:
+        predict_all = at_once(logits)
+    else:
+        predict_all = one_by_one(lambda bits, actions: model.predict(bits, actions, PREDICTED_AT_ONCE), model.n_actions)
+    return PredictedDynamics(predict_all, model.bits, model.n_actions, possible)
 
 
 class CorrectedDynamics:
@@ -91,12 +92,3 @@ class CorrectedDynamics:
         if possible is not None:
             possible[rows, actions[which]] = True
         return children, possible
-
-
-def model_dynamics(model: WorldModel) -> Dynamics:
-    """The dynamics of a world model, by the predictor's `all_actions` method if it has one."""
-    logits = getattr(model.predictor, "all_actions", None)
-    if logits is not None:
-        return AllActionsDynamics(logits, model.bits, model.n_actions)
-    batch = CODES_AT_ONCE[model.device.type]
-    return PredictedDynamics(lambda bits, actions: model.predict(bits, actions, batch), model.bits, model.n_actions)

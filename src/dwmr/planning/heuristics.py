@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dwmr.planning.packing import unpack
+from dwmr.planning.packing import hamming, unpack
 from dwmr.planning.problem import CodeGoal
 
 CODES_AT_ONCE = 1 << 14
+BLOCKS = 2
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class HammingHeuristic:
     flips: int
 
     def __call__(self, words: Tensor) -> Tensor:
-        wrong = (self.goal.distance(words) - self.goal.radius).clamp_(min=0)
+        wrong = (hamming(words, self.goal.words) - self.goal.radius).clamp_(min=0)
         return (wrong + self.flips - 1) // self.flips
 
 
@@ -38,13 +39,13 @@ def most_flips(flips: np.ndarray, share: float = 0.999) -> int:
 class HeuristicNetwork(nn.Module):
     """Float codes and goals (N, K) to the estimated number of actions between them (N,)."""
 
-    def __init__(self, bits: int, width: int = 512, blocks: int = 2) -> None:
+    def __init__(self, bits: int, width: int) -> None:
         super().__init__()
-        self.bits, self.width = bits, width
+        self.bits = bits
         self.first = nn.Linear(3 * bits, width)
         self.blocks = nn.ModuleList(
             nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
-            for _ in range(blocks)
+            for _ in range(BLOCKS)
         )
         self.last = nn.Linear(width, 1)
 

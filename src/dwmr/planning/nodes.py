@@ -1,10 +1,13 @@
-"""The states that a search has found: their codes, how each was reached, and a hash table of them.
+"""The states that a search has found: their codes, how each was reached, a hash table of them, and a queue of the
+open ones.
 
 Everything is a tensor on the search's device, and all operations take many codes at once. The table holds numbers of
 states; whole codes are compared, so two codes are one state only if all their words are equal.
 """
 
 from __future__ import annotations
+
+import heapq
 
 import torch
 from torch import Tensor
@@ -13,6 +16,7 @@ from dwmr.planning.packing import hash_codes
 
 NONE = -1
 UNREACHED = 2**30
+_CLOSED = -(2**62)
 _EMPTY = 2**62
 _CLAIM = 2**60  # the claim on a place by the code at position p of a batch, made in round r: _CLAIM + r · _ROUND + p
 _ROUND = 2**32
@@ -21,23 +25,26 @@ _ROUND = 2**32
 class Nodes:
     """Numbered states.
 
-    words   int64 (N, W)    the code
-    parent  int64 (N,)      the state it was reached from, or `NONE`
-    action  int16 (N,)      by which action
-    cost    int32 (N,)      after how many actions from the start
-    guess   float32 (N,)    the heuristic, where the search needs it
+    words     int64 (N, W)    the code
+    parent    int64 (N,)      the state it was reached from, or `NONE`
+    action    int16 (N,)      by which action
+    cost      int32 (N,)      after how many actions from the start
+    guess     float32 (N,)    the heuristic, where the search needs it
+    priority  int64 (N,)      of an open state in a `BucketQueue`
+
+    The columns have room for more states than there are; their length is a power of two, half that of the table.
     """
 
     def __init__(self, words: Tensor, capacity: int = 1024) -> None:
         """Begin with one state, (1, W), the start."""
         self.device, self.count = words.device, 0
-        self._words = words.new_empty(capacity, words.shape[1])
-        self._parent = torch.empty(capacity, dtype=torch.int64, device=self.device)
-        self._action = torch.empty(capacity, dtype=torch.int16, device=self.device)
-        self._cost = torch.empty(capacity, dtype=torch.int32, device=self.device)
-        self._guess = torch.zeros(capacity, dtype=torch.float32, device=self.device)
-        self._first = torch.full((capacity,), _EMPTY, dtype=torch.int64, device=self.device)
-        self._table = self._fresh_table(capacity)
+        self._words = words.new_empty(0, words.shape[1])
+        self._parent = words.new_empty(0)
+        self._action = torch.empty(0, dtype=torch.int16, device=self.device)
+        self._cost = torch.empty(0, dtype=torch.int32, device=self.device)
+        self._guess = torch.empty(0, dtype=torch.float32, device=self.device)
+        self._priority = words.new_empty(0)
+        self._reserve(capacity)
         self.insert(words)
         self._parent[0], self._action[0], self._cost[0] = NONE, NONE, 0
 
@@ -53,13 +60,9 @@ class Nodes:
     def guess(self) -> Tensor:
         return self._guess[: self.count]
 
-    @staticmethod
-    def bytes_for(states: int, width: int) -> int:
-        """Memory for a number of states with codes of ``width`` words, including the copy made while growing."""
-        capacity = 1024
-        while capacity < states:
-            capacity *= 2
-        return capacity * (8 * width + 8 + 2 + 4 + 4 + 8 + 16) * 3 // 2
+    @property
+    def priority(self) -> Tensor:
+        return self._priority[: self.count]
 
     def insert(self, words: Tensor) -> tuple[Tensor, Tensor]:
         """Add codes (n, W) that are not known yet, as unreached states.
@@ -68,7 +71,7 @@ class Nodes:
             The numbers of all codes, int64 (n,), and the positions of the new ones, int64 (m,), each code once.
         """
         self._reserve(self.count + len(words))
-        numbers, places = self._find(self._table, words)
+        numbers, places = self._find(words)
         new = torch.nonzero(numbers == _CLAIM + torch.arange(len(words), device=self.device)).squeeze(1)
         fresh = slice(self.count, self.count + len(new))
         order = torch.arange(fresh.start, fresh.stop, device=self.device)
@@ -78,7 +81,7 @@ class Nodes:
         numbers = torch.where(claimed, named[(numbers - _CLAIM).clamp_(min=0)], numbers)
         self._table[places[new]] = order
         self._words[fresh] = words[new]
-        self._cost[fresh] = UNREACHED
+        self._cost[fresh], self._priority[fresh] = UNREACHED, _CLOSED
         self.count = fresh.stop
         return numbers, new
 
@@ -91,9 +94,9 @@ class Nodes:
         self._cost.scatter_reduce_(0, numbers, costs, "amin")
         better = torch.nonzero((costs < before) & (costs == self._cost[numbers])).squeeze(1)
         reached = numbers[better]
-        self._first.scatter_reduce_(0, reached, better, "amin")
-        kept = better[self._first[reached] == better]
-        self._first[reached] = _EMPTY
+        self._parent[reached] = _EMPTY  # holds the position of the first of equally cheap ways for a moment
+        self._parent.scatter_reduce_(0, reached, better, "amin")
+        kept = better[self._parent[reached] == better]
         reached = numbers[kept]
         self._parent[reached], self._action[reached] = parents[kept], actions[kept].to(torch.int16)
         return reached
@@ -111,22 +114,22 @@ class Nodes:
             states.append(parent)
         return actions[::-1], states[::-1]
 
-    def _find(self, table: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
+    def _find(self, words: Tensor) -> tuple[Tensor, Tensor]:
         """For each code the number of its state, or the claim of the first equal code of the batch; and its place in
         the table, where claims are entered.
 
         In each round every pending code probes its next place, and claims it if it is empty. Of several claims the
         earliest round wins, then the first in the batch. A code that equals the holder of its place is done.
         """
-        mask = len(table) - 1
+        mask = len(self._table) - 1
         positions = torch.arange(len(words), device=self.device)
         home = hash_codes(words)
         numbers, places = torch.empty_like(home), torch.empty_like(home)
         pending, round_ = positions, 0
         while len(pending):
             place = (home[pending] + round_ * (round_ + 1) // 2) & mask
-            table.scatter_reduce_(0, place, pending + (_CLAIM + round_ * _ROUND), "amin")
-            holder = table[place]
+            self._table.scatter_reduce_(0, place, pending + (_CLAIM + round_ * _ROUND), "amin")
+            holder = self._table[place]
             claimed = holder >= _CLAIM
             position = holder & (_ROUND - 1)
             among_batch = words[torch.where(claimed, position, 0)]
@@ -139,21 +142,67 @@ class Nodes:
         return numbers, places
 
     def _reserve(self, states: int) -> None:
-        capacity = len(self._parent)
-        if states <= capacity:
+        """Make room for a number of states; a new table has all states entered again."""
+        if states <= len(self._parent):
             return
-        while capacity < states:
-            capacity *= 2
-        for name in ("_words", "_parent", "_action", "_cost", "_guess"):
+        capacity = 1 << (states - 1).bit_length()
+        for name in ("_words", "_parent", "_action", "_cost", "_guess", "_priority"):
             old = getattr(self, name)
             grown = old.new_empty(capacity, *old.shape[1:])
             grown[: self.count] = old[: self.count]
             setattr(self, name, grown)
-        self._first = torch.full((capacity,), _EMPTY, dtype=torch.int64, device=self.device)
-        self._table = self._fresh_table(capacity)
-        if self.count:
-            _, places = self._find(self._table, self._words[: self.count])
-            self._table[places] = torch.arange(self.count, device=self.device)
+        self._table = torch.full((2 * capacity,), _EMPTY, dtype=torch.int64, device=self.device)
+        _, places = self._find(self.words)
+        self._table[places] = torch.arange(self.count, device=self.device)
 
-    def _fresh_table(self, capacity: int) -> Tensor:
-        return torch.full((2 * capacity,), _EMPTY, dtype=torch.int64, device=self.device)
+
+class BucketQueue:
+    """Open states, in one bucket for each integer priority.
+
+    The lowest priority comes first, and within it the latest push. Pushing a state again replaces its priority.
+    """
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._buckets: dict[int, list[Tensor]] = {}
+        self._order: list[int] = []
+
+    def push(self, states: Tensor, priorities: Tensor) -> None:
+        """Add distinct states (n,) with their priorities (n,)."""
+        moved = torch.nonzero(self._nodes.priority[states] != priorities).squeeze(1)
+        states, priorities = states[moved], priorities[moved]
+        self._nodes.priority[states] = priorities
+        ordered, index = torch.sort(priorities, stable=True)
+        values, counts = torch.unique_consecutive(ordered, return_counts=True)
+        for value, part in zip(values.tolist(), states[index].split(counts.tolist())):
+            if value not in self._buckets:
+                self._buckets[value] = []
+                heapq.heappush(self._order, value)
+            self._buckets[value].append(part)
+
+    def lowest(self) -> int | None:
+        """The lowest priority, or None if empty. Its states may all have moved to another priority since."""
+        return self._order[0] if self._order else None
+
+    def pop(self, count: int, ties_only: bool) -> Tensor:
+        """Take out up to ``count`` states: of the lowest priority only, or of the next ones too."""
+        taken: list[Tensor] = []
+        left, priority = count, self._nodes.priority
+        while left and self._order:
+            value = self._order[0]
+            bucket = self._buckets[value]
+            while left and bucket:
+                part = bucket.pop()
+                part = part[priority[part] == value]
+                if len(part) > left:
+                    bucket.append(part[:-left])
+                    part = part[-left:]
+                priority[part] = _CLOSED
+                taken.append(part)
+                left -= len(part)
+            if not bucket:
+                del self._buckets[value]
+                heapq.heappop(self._order)
+            if ties_only:
+                break
+        return torch.cat(taken) if taken else priority.new_empty(0)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_safetensors
@@ -19,14 +20,15 @@ from torch import Tensor, nn
 from dwmr.data.transitions import Splits
 from dwmr.errors import InputError
 from dwmr.files import atomic_write_bytes
+from dwmr.models.decoders import generic_decoder
 from dwmr.models.run_folder import checkpoint_digest
 from dwmr.models.world_model import WorldModel
 from dwmr.planning.agent import Agent, prepare_agent
 from dwmr.planning.applicability import Applicability, likelihood_network
-from dwmr.planning.dynamics import limited, model_dynamics
+from dwmr.planning.dynamics import model_dynamics
 from dwmr.planning.heuristics import HeuristicNetwork
 from dwmr.planning.packing import pack
-from dwmr.planning.painting import Painter, decoder_network, fit_painter, with_decoder
+from dwmr.planning.painting import fit_decoder, with_decoder
 
 AGENT, PAINTER, HEURISTIC = (f"planning/{part}.safetensors" for part in ("agent", "painter", "heuristic"))
 OLD_HEURISTIC = "heuristic.safetensors"  # of version 0.1, which did not name the checkpoint
@@ -34,85 +36,68 @@ PREPARE_AGAIN = "prepare the run again with: dwmr plan RUN --overwrite (and --da
 TRAIN_AGAIN = "train it again with: dwmr train-heuristic RUN --overwrite, or delete the file"
 DIGITS = ("mnist", "sklearn")  # handwriting that any machine can have
 
-Part = TypeVar("Part")
 log = logging.getLogger("dwmr")
 
 
-def prepare_run(
-    run: str | Path, model: WorldModel, splits: Splits, *, decoder: str = "generic", seed: int = 0
-) -> Agent:
-    """Learn from data what planning needs, and store it in the run folder.
-
-    ``decoder`` names the network that draws imagined codes, for models without a decoder.
-    """
+def prepare_run(run: str | Path, model: WorldModel, splits: Splits, *, seed: int = 0) -> Agent:
+    """Learn from data what planning needs, and store it in the run folder."""
     log.info("preparing %s for planning; this is done once", run)
-    train, dynamics = splits.train, model_dynamics(model)
-    agent = prepare_agent(model.encode, model.predict, train, splits.val, dynamics=dynamics, seed=seed)
+    train = splits.train
+    agent = prepare_agent(model.encode, model.predict, train, splits.val, seed=seed)
     if train.about.get("digits") in DIGITS:
         agent.about["digits"] = train.about["digits"]
     if train.action_names is not None:
         agent.about["action_names"] = list(train.action_names)
     if model.decoder is None:
-        save_part(run, PAINTER, fit_painter(model, decoder, train, seed), {"decoder": decoder, "seed": seed})
+        save_part(run, PAINTER, fit_decoder(model, train, seed), {"seed": seed})
     if agent.possible is not None:  # written last: a run folder with this file is wholly prepared
-        figures = {"radius": agent.radius, "flips": agent.flips, "about": agent.about, "seed": seed}
-        info = {"threshold": agent.possible.threshold, **figures}
-        save_part(run, AGENT, agent.possible.network.state_dict(), info)
-    return agent
+        learned = {"threshold": agent.possible.threshold, "radius": agent.radius, "flips": agent.flips}
+        save_part(run, AGENT, agent.possible.network.state_dict(), {**learned, "about": agent.about, "seed": seed})
+    return replace(agent, dynamics=model_dynamics(model, agent.possible))
 
 
 def load_agent(run: str | Path, model: WorldModel) -> Agent | None:
     """The agent of a run that was prepared for planning, without a learned heuristic; None if it was not prepared."""
+    part = load_part(run, AGENT, PREPARE_AGAIN)
+    if part is None:
+        return None
+    tensors, info = part
+    network = likelihood_network(model.bits, model.n_actions)
+    _load(network, tensors, model)
+    possible = Applicability(network, info["threshold"])
+    return Agent(
+        encode=lambda images: pack(model.encode(images)),
+        dynamics=model_dynamics(model, possible),
+        bits=model.bits,
+        radius=info["radius"],
+        flips=info["flips"],
+        possible=possible,
+        about=info["about"],
+    )
 
-    def build(tensors: dict[str, Tensor], info: dict[str, Any]) -> Agent:
-        network = likelihood_network(model.bits, model.n_actions)
-        _load(network, tensors, model)
-        possible = Applicability(network, info["threshold"])
-        return Agent(
-            encode=lambda images: pack(model.encode(images)),
-            dynamics=limited(model_dynamics(model), possible, model.bits),
-            bits=model.bits,
-            radius=info["radius"],
-            flips=info["flips"],
-            possible=possible,
-            about=info["about"],
-        )
 
-    return load_part(run, AGENT, build, PREPARE_AGAIN)
-
-
-def load_painter(run: str | Path, model: WorldModel) -> Painter:
-    """What draws the imagined codes of a prepared run: the model's decoder, or one that was fitted afterwards."""
+def load_painter(run: str | Path, model: WorldModel) -> WorldModel:
+    """What draws the imagined codes of a prepared run: the model, or the model with a decoder fitted afterwards."""
     if model.decoder is not None:
-        return Painter(model, "the model's own decoder")
-
-    def build(tensors: dict[str, Tensor], info: dict[str, Any]) -> WorldModel:
-        mean, std, network = tensors.pop("mean"), tensors.pop("std"), decoder_network(model, info["decoder"])
-        _load(network, tensors, model)
-        return with_decoder(model, network, mean, std)
-
-    drawn = load_part(run, PAINTER, build, PREPARE_AGAIN)
-    if drawn is None:
+        return model
+    part = load_part(run, PAINTER, PREPARE_AGAIN)
+    if part is None:
         raise InputError(f"{Path(run) / PAINTER} is missing; {PREPARE_AGAIN}")
-    return Painter(drawn, "a decoder fitted afterwards")
-
-
-def save_heuristic(run: str | Path, network: HeuristicNetwork, about: Mapping[str, Any]) -> Path:
-    """Store a learned heuristic in the run folder."""
-    sizes = {"bits": network.bits, "width": network.width, "blocks": len(network.blocks)}
-    return save_part(run, HEURISTIC, network.state_dict(), {**about, **sizes})
+    tensors, _ = part
+    mean, std, decoder = tensors.pop("mean"), tensors.pop("std"), generic_decoder(model.image_shape, model.bits)
+    _load(decoder, tensors, model)
+    return with_decoder(model, decoder, mean, std)
 
 
 def load_heuristic(run: str | Path, model: WorldModel) -> HeuristicNetwork | None:
     """The learned heuristic of a run; None if none was trained."""
-
-    def build(tensors: dict[str, Tensor], info: dict[str, Any]) -> HeuristicNetwork:
-        network = HeuristicNetwork(model.bits, info["width"], info["blocks"])
-        _load(network, tensors, model)
-        return network
-
-    stored = load_part(run, HEURISTIC, build, TRAIN_AGAIN)
-    return stored or load_part(run, OLD_HEURISTIC, build, TRAIN_AGAIN, any_checkpoint=True)
+    part = load_part(run, HEURISTIC, TRAIN_AGAIN) or load_part(run, OLD_HEURISTIC, TRAIN_AGAIN)
+    if part is None:
+        return None
+    tensors, info = part
+    network = HeuristicNetwork(model.bits, info["width"])
+    _load(network, tensors, model)
+    return network
 
 
 def save_part(run: str | Path, name: str, tensors: Mapping[str, Tensor], info: Mapping[str, Any]) -> Path:
@@ -124,15 +109,8 @@ def save_part(run: str | Path, name: str, tensors: Mapping[str, Tensor], info: M
     return path
 
 
-def load_part(
-    run: str | Path,
-    name: str,
-    build: Callable[[dict[str, Tensor], dict[str, Any]], Part],
-    remedy: str,
-    *,
-    any_checkpoint: bool = False,
-) -> Part | None:
-    """What ``build`` makes of a part's tensors and metadata; None if there is no such part.
+def load_part(run: str | Path, name: str, remedy: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """A part's tensors and metadata; None if there is no such part.
 
     Raises:
         InputError: the part is damaged, or was made for another checkpoint; ``remedy`` says what to do.
@@ -144,11 +122,12 @@ def load_part(
         with safe_open(path, framework="pt") as file:
             info = json.loads((file.metadata() or {})["info"])
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        if any_checkpoint or info["checkpoint"] == checkpoint_digest(run):
-            return build(tensors, info)
-    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (SafetensorError, KeyError, ValueError) as error:
         raise InputError(f"{path} is damaged ({' '.join(str(error).split())}); {remedy}") from error
-    raise InputError(f"{path} was made for another checkpoint of this run; {remedy}")
+    digest = checkpoint_digest(run)
+    if info.get("checkpoint", digest) != digest:
+        raise InputError(f"{path} was made for another checkpoint of this run; {remedy}")
+    return tensors, info
 
 
 def _load(network: nn.Module, tensors: dict[str, Tensor], model: WorldModel) -> None:

@@ -5,14 +5,21 @@ Codes are packed words, int64 (N, W), as in `dwmr.planning.packing`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
 
-from dwmr.planning.packing import count_bits
+from dwmr.planning.packing import hamming
 
 SOLVED, EXHAUSTED, OUT_OF_BUDGET = "solved", "exhausted", "out of budget"
+
+Goal = Callable[[Tensor], Tensor]
+"""Codes (N, W) to bool (N,): the goal is reached."""
+
+Heuristic = Callable[[Tensor], Tensor]
+"""Codes (N, W) to the estimated number of actions left, (N,)."""
 
 
 class Dynamics(Protocol):
@@ -25,31 +32,15 @@ class Dynamics(Protocol):
         """Codes (N, W) to the next codes (N, A, W), and which actions are possible, bool (N, A); None: all are."""
 
 
-class Goal(Protocol):
-    def __call__(self, words: Tensor) -> Tensor:
-        """Codes (N, W) to bool (N,): the goal is reached."""
-
-
 @dataclass(frozen=True)
 class CodeGoal:
-    """Codes that differ from ``words`` (1, W) in at most ``radius`` of the bits that are on in ``mask`` (1, W)."""
+    """Codes that differ from ``words`` (1, W) in at most ``radius`` bits."""
 
     words: Tensor
-    mask: Tensor | None = None
     radius: int = 0
 
-    def distance(self, words: Tensor) -> Tensor:
-        """The number of bits that matter and differ, int64 (N,)."""
-        differing = words ^ self.words
-        return count_bits(differing if self.mask is None else differing & self.mask)
-
     def __call__(self, words: Tensor) -> Tensor:
-        return self.distance(words) <= self.radius
-
-
-class Heuristic(Protocol):
-    def __call__(self, words: Tensor) -> Tensor:
-        """Codes (N, W) to the estimated number of actions left, (N,)."""
+        return hamming(words, self.words) <= self.radius
 
 
 def no_heuristic(words: Tensor) -> Tensor:
@@ -59,11 +50,13 @@ def no_heuristic(words: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of a search: generated states, seconds, and bytes of memory for the states it keeps."""
+    """Limits of a search: generated states and seconds.
+
+    With the default number of states a search needs at most 4 GB of memory for codes of up to 256 bits.
+    """
 
     nodes: int = 20_000_000
     seconds: float = 60.0
-    memory: int = 4 * 2**30
 
 
 @dataclass(frozen=True)

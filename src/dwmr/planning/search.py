@@ -6,18 +6,16 @@ code. Duplicates are removed exactly.
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from dwmr.errors import InputError, unknown
-from dwmr.planning.nodes import Nodes
+from dwmr.planning.nodes import BucketQueue, Nodes
 from dwmr.planning.problem import (
     EXHAUSTED,
     OUT_OF_BUDGET,
@@ -29,28 +27,21 @@ from dwmr.planning.problem import (
     Plan,
     no_heuristic,
 )
-from dwmr.planning.queue import BucketQueue
 
 PRIORITIES_PER_ACTION = 8  # priorities are rounded down to an eighth of an action
 
 Planner = Callable[..., Plan]
 
 
-def _on_one_thread(planner: Planner) -> Planner:
-    """Search on one CPU thread: the many small steps of a search lose more to waiting threads than they gain."""
-
-    @functools.wraps(planner)
-    def search(dynamics: Dynamics, start: Tensor, *rest: Any, **more: Any) -> Plan:
-        if start.device.type != "cpu":
-            return planner(dynamics, start, *rest, **more)
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            return planner(dynamics, start, *rest, **more)
-        finally:
-            torch.set_num_threads(threads)
-
-    return search
+@contextlib.contextmanager
+def _one_cpu_thread() -> Iterator[None]:
+    """The many small steps of a search lose more to waiting threads than they gain."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 class _Search:
@@ -80,19 +71,19 @@ class _Search:
         """States that may still be expanded within the budget of nodes."""
         return (self.budget.nodes - self.generated) // self.dynamics.n_actions
 
-    def ended(self, batch: int) -> str:
-        """Which budget ends before another batch of states, or an empty string."""
+    def ended(self) -> str:
+        """Which budget ends before another state is expanded, or an empty string."""
         if self.affordable() < 1:
             return "nodes"
-        if time.perf_counter() - self.started > self.budget.seconds:
-            return "seconds"
-        states = self.nodes.count + batch * self.dynamics.n_actions
-        return "memory" if Nodes.bytes_for(states, self.nodes.words.shape[1]) > self.budget.memory else ""
+        return "seconds" if time.perf_counter() - self.started > self.budget.seconds else ""
 
-    def found(self, words: Tensor, first: int = 0) -> int | None:
-        """Number of the first code that is a goal, counted from ``first``."""
-        reached = torch.nonzero(self.goal(words))
-        return first + int(reached[0]) if len(reached) else None
+    def goals(self, first: int) -> Tensor:
+        """The goals among the states from number ``first`` on."""
+        return first + torch.nonzero(self.goal(self.nodes.words[first:])).squeeze(1)
+
+    def guess(self, new: slice) -> None:
+        """Store the heuristic of new states."""
+        self.nodes.guess[new] = self.heuristic(self.nodes.words[new]).float()
 
     def answer(self, outcome: str, node: int, reason: str = "", optimal: bool = False) -> Plan:
         actions, states = self.nodes.path(node)
@@ -108,17 +99,13 @@ class _Search:
             seconds=time.perf_counter() - self.started,
         )
 
-    def guess(self, new: slice) -> None:
-        """Store the heuristic of new states."""
-        self.nodes.guess[new] = self.heuristic(self.nodes.words[new]).float()
-
     def out_of_budget(self, reason: str) -> Plan:
         """The way to the state that looks nearest to the goal; of several, the one with the fewest actions."""
         values = self.nodes.guess.double() + self.nodes.cost.double() * 1e-6
         return self.answer(OUT_OF_BUDGET, int(torch.argmin(values)), reason)
 
 
-@_on_one_thread
+@_one_cpu_thread()
 def breadth_first(
     dynamics: Dynamics,
     start: Tensor,
@@ -133,43 +120,31 @@ def breadth_first(
     The heuristic is only used to choose the state nearest to the goal when the budget ends.
     """
     search = _Search(dynamics, start, goal, heuristic, budget)
-    if search.found(start) is not None:
+    nodes = search.nodes
+    if len(search.goals(0)):
         return search.answer(SOLVED, 0, optimal=True)
     layer, cost = range(1), 0
     while layer:
-        cost, first = cost + 1, search.nodes.count
+        cost, first = cost + 1, nodes.count
         at = layer.start
         while at < layer.stop:
             size = min(batch, layer.stop - at, max(1, search.affordable()))
-            if reason := search.ended(size):
-                for part in range(0, search.nodes.count, batch):
+            if reason := search.ended():
+                for part in range(0, nodes.count, batch):
                     search.guess(slice(part, part + batch))
                 return search.out_of_budget(reason)
             codes, parents, actions = search.expand(torch.arange(at, at + size, device=start.device))
-            begin = search.nodes.count
-            _, new = search.nodes.insert(codes)
-            search.nodes.reach(slice(begin, search.nodes.count), parents[new], actions[new], cost)
-            reached = search.found(search.nodes.words[begin:], begin)
-            if reached is not None:
-                return search.answer(SOLVED, reached, optimal=True)
+            begin = nodes.count
+            _, new = nodes.insert(codes)
+            nodes.reach(slice(begin, nodes.count), parents[new], actions[new], cost)
+            if len(goals := search.goals(begin)):
+                return search.answer(SOLVED, int(goals[0]), optimal=True)
             at += size
-        layer = range(first, search.nodes.count)
+        layer = range(first, nodes.count)
     return search.answer(EXHAUSTED, 0)
 
 
-@dataclass(frozen=True)
-class Order:
-    """Which states best-first search expands first: those with the lowest ``cost`` · cost + ``guess`` · heuristic.
-
-    ties_only   states expanded together are equally good; otherwise a batch is filled up with the next best
-    """
-
-    cost: float = 1.0
-    guess: float = 1.0
-    ties_only: bool = True
-
-
-@_on_one_thread
+@_one_cpu_thread()
 def best_first(
     dynamics: Dynamics,
     start: Tensor,
@@ -178,38 +153,36 @@ def best_first(
     budget: Budget = Budget(),
     *,
     batch: int = 256,
-    order: Order = Order(),
+    weight: float = 1.0,
+    ties_only: bool = True,
 ) -> Plan:
-    """Expand the best states by ``order``, ``batch`` at a time.
+    """Expand the states with the lowest ``weight`` · cost + heuristic, ``batch`` at a time.
 
-    The search ends when no open state looks better than the best goal found. With both weights 1 and a heuristic that
-    never overestimates, as in A*, the plan is a shortest one; with a larger weight of the heuristic it is at most that
-    many times longer. Where costs do not count, the first goal generated ends the search. A state that is reached
-    again with fewer actions is opened again.
+    The search ends when no open state looks better than the best goal found. With weight 1 and a heuristic that never
+    overestimates this is A*: the plan is a shortest one. A state that is reached again with fewer actions is opened
+    again.
+
+    Args:
+        ties_only: states expanded together are equally good; otherwise a batch is filled up with the next best.
     """
     search = _Search(dynamics, start, goal, heuristic, budget)
     nodes = search.nodes
-    queue = BucketQueue(start.device)
+    queue = BucketQueue(nodes)
 
     def push(states: Tensor) -> None:
-        value = order.cost * nodes.cost[states] + order.guess * nodes.guess[states]
-        queue.push(states, torch.floor(PRIORITIES_PER_ACTION * value).long(), nodes.count)
+        value = weight * nodes.cost[states] + nodes.guess[states]
+        queue.push(states, torch.floor(PRIORITIES_PER_ACTION * value).long())
 
     search.guess(slice(0, 1))
     push(torch.zeros(1, dtype=torch.int64, device=start.device))
-    goals = torch.nonzero(goal(start)).squeeze(1)
-    proven = order.guess <= order.cost
+    goals = search.goals(0)
     while (lowest := queue.lowest()) is not None:
-        if len(goals):
-            best = goals[nodes.cost[goals].argmin()]
-            if not order.cost or PRIORITIES_PER_ACTION * order.cost * int(nodes.cost[best]) <= lowest:
-                return search.answer(SOLVED, int(best), optimal=proven)
-        size = min(batch, max(1, search.affordable()))
-        if reason := search.ended(size):
-            if len(goals):
-                return search.answer(SOLVED, int(goals[nodes.cost[goals].argmin()]), reason)
-            return search.out_of_budget(reason)
-        states = queue.pop(size, order.ties_only)
+        best = int(goals[nodes.cost[goals].argmin()]) if len(goals) else None
+        if best is not None and PRIORITIES_PER_ACTION * weight * int(nodes.cost[best]) <= lowest:
+            return search.answer(SOLVED, best, optimal=weight >= 1)
+        if reason := search.ended():
+            return search.out_of_budget(reason) if best is None else search.answer(SOLVED, best, reason)
+        states = queue.pop(min(batch, search.affordable()), ties_only)
         if not len(states):
             continue
         codes, parents, actions = search.expand(states)
@@ -218,19 +191,17 @@ def best_first(
         changed = nodes.relax(numbers, parents, actions, nodes.cost[parents] + 1)
         if len(new):
             search.guess(slice(begin, nodes.count))
-            goals = torch.cat([goals, begin + torch.nonzero(goal(nodes.words[begin:])).squeeze(1)])
-        push(changed if order.cost else changed[changed >= begin])
+            goals = torch.cat([goals, search.goals(begin)])
+        push(changed)
     if len(goals):
-        return search.answer(SOLVED, int(goals[nodes.cost[goals].argmin()]), optimal=order.cost > 0)
+        return search.answer(SOLVED, int(goals[nodes.cost[goals].argmin()]), optimal=True)
     return search.answer(EXHAUSTED, 0)
 
 
 PLANNERS: dict[str, Planner] = {
     "breadth_first": breadth_first,
     "astar": best_first,
-    "weighted_astar": partial(best_first, order=Order(guess=2.0)),
-    "greedy": partial(best_first, order=Order(cost=0.0)),
-    "batch_astar": partial(best_first, batch=10_000, order=Order(cost=0.6, ties_only=False)),
+    "batch_astar": partial(best_first, batch=10_000, weight=0.6, ties_only=False),
 }
 """Planners by name, called as ``planner(dynamics, start, goal, heuristic, budget)``."""
 
