@@ -26,7 +26,7 @@ def test_the_valid_moves_of_the_8_puzzle_are_learned():
     assert not learned.everything
     true = np.zeros((len(val), 4), bool)
     for row, board in zip(true, val.state):
-        row[list(sliding_tiles.valid_actions(board))] = True
+        row[:] = [not np.array_equal(sliding_tiles.step(board, action), board) for action in range(4)]
     assert (learned(given[2]).numpy() == true).mean() > 0.999
 
 
