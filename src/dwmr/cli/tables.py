@@ -15,12 +15,12 @@ MOST_TRIALS = 10  # shown of a study
 
 ROLLOUT = {
     "bits": "bits",
-    "copy_bits": "copying",
+    "copy_bits": "bits, copy",
     "exact": "codes",
-    "copy_exact": "copying",
+    "copy_exact": "codes, copy",
     "f1": "F1",
-    "copy_f1": "copying",
-    "reencode_f1": "re-encoding",
+    "copy_f1": "F1, copy",
+    "reencode_f1": "F1, real frame",
 }
 PLANS = {
     "tasks": "solved",
@@ -46,10 +46,10 @@ def evaluation(figures: dict[str, Any]) -> list[Table]:
     parts = ("encoding", "imagination")
     if "encoding" in figures:
         rows = _with_groups({name: figures[name] for name in parts} | figures["baselines"])
-        found.append(_table("Board scores of a linear probe, in percent", SCORE_TITLES, rows))
+        found.append(_table("Board predicted from the bits by a linear probe, in percent", SCORE_TITLES, rows))
     if "intervals" in figures:
         intervals = figures["intervals"]
-        title = f"95% bootstrap intervals over the {intervals['units']} levels or episodes of the split"
+        title = f"95% confidence intervals, from resampling {intervals['units']} levels or episodes"
         found.append(_table(title, SCORE_TITLES, _with_groups({name: intervals[name] for name in parts})))
     codes = figures["codes"]
     collisions = _number(codes["collisions"]) if "collisions" in codes else "not measured, no labels"
@@ -70,7 +70,7 @@ def certificate(found: dict[str, Any]) -> Table:
         ]
         for each in found["verdicts"]
     ]
-    return text_table("Reliability", ["", "figure", ""], answers, texts=3)
+    return text_table("Reliability", ["answer", "value", "question"], answers, texts=3)
 
 
 def presets(configs: dict[str, Config], tuned: dict[str, dict[str, Any]]) -> Table:
@@ -150,9 +150,12 @@ def last_epoch(metrics: list[dict[str, Any]]) -> str:
     last = metrics[-1]
     terms = ", ".join(f"{name} {value:.3f}" for name, value in last["terms"].items())
     bits = last["bits"]
-    exact = f"; exact next codes {last['val']['exact_next']:.1f}%, collisions not measured" if "val" in last else ""
+    exact = ""
+    if "val" in last:
+        exact = f"; next code exact in {last['val']['exact_next']:.1f}% of validation transitions"
+        exact += " (collisions: run dwmr evaluate)"
     epochs = "1 epoch" if last["epoch"] == 1 else f"{last['epoch']} epochs"
-    return f"{epochs}; {terms}; {bits['flips']:.1f} flips per action, {bits['dead']} dead bits{exact}"
+    return f"{epochs}; {terms}; {bits['flips']:.1f} bits flipped per action, {bits['dead']} dead bits{exact}"
 
 
 def _table(title: str, columns: dict[str, str], rows: dict[str, dict[str, Any]], first: str = "") -> Table:
