@@ -7,7 +7,6 @@ in steps of 2. The position of a sticker is that of its piece, with ``±size`` a
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from dwmr.errors import unknown
 from dwmr.seeding import below, shuffled
-from dwmr.worlds.puzzle import Puzzle
+from dwmr.worlds.puzzle import Puzzle, odd
 
 SIDE = 8  # pixels of a sticker in the net
 VIEW = 48  # pixels of each of the two views
@@ -140,7 +139,7 @@ def random_origins(generator: np.random.Generator, size: int) -> list[int]:
     corners, edges = _pieces(size)
     corner_order = shuffled(generator, len(corners)).tolist()
     edge_order = shuffled(generator, len(edges)).tolist()
-    if edges and _odd(corner_order) != _odd(edge_order):
+    if edges and odd(corner_order) != odd(edge_order):
         edge_order[:2] = edge_order[1::-1]
     origins = list(range(6 * size**2))
     for pieces, order, stickers in ((corners, corner_order, 3), (edges, edge_order, 2)):
@@ -151,10 +150,6 @@ def random_origins(generator: np.random.Generator, size: int) -> list[int]:
             for index, sticker in enumerate(pieces[origin]):
                 origins[place[(index + turn) % stickers]] = sticker
     return origins
-
-
-def _odd(order: Sequence[int]) -> bool:
-    return sum(one > other for index, one in enumerate(order) for other in order[index + 1 :]) % 2 == 1
 
 
 @functools.cache

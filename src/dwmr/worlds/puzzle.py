@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,10 +85,23 @@ class Puzzle(World):
     def task(self, number: int, kind: str = "", seed: int = 0) -> Task:
         generator = rng(seed, "planning", self.name, number)
         start = goal = self._start(generator, "test")
+        if self.many_states:
+            goal = self._near(generator, start)
         while self.key(goal) == self.key(start):
-            if self.many_states:
-                for action in below(generator, len(self.action_names), NEAR).tolist():
-                    goal = self.step(goal, action)
-            else:
-                goal = self.random_state(generator)
+            goal = self.random_state(generator)
         return Task(f"pair {number}", self, start, goal, distance(self, start, goal), generator)
+
+    def _near(self, generator: np.random.Generator, start: Any) -> Any:
+        """The end of a walk that visits no state twice."""
+        state, seen = start, {self.key(start)}
+        for action in below(generator, len(self.action_names), _SPARE * NEAR).tolist():
+            after = self.step(state, action)
+            if self.key(after) not in seen and len(seen) <= NEAR:
+                state = after
+                seen.add(self.key(after))
+        return state
+
+
+def odd(order: Sequence[int]) -> bool:
+    """Whether an odd number of swaps makes this order of the numbers from 0."""
+    return sum(one > other for index, one in enumerate(order) for other in order[index + 1 :]) % 2 == 1

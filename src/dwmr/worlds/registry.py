@@ -8,6 +8,7 @@ from dwmr.errors import InputError, unknown
 from dwmr.worlds.blocks import Blocks
 from dwmr.worlds.cube import PocketCube, RubiksCube
 from dwmr.worlds.digit_jump import DigitJump
+from dwmr.worlds.fifteen_puzzle import FifteenPuzzle
 from dwmr.worlds.frozen_lake import FrozenLake
 from dwmr.worlds.hanoi import Hanoi
 from dwmr.worlds.ice_slider import IceSlider
@@ -77,3 +78,4 @@ register(Hanoi(), "Hanoi-v0", noisy=True)
 register(Blocks(), "Blocks-v0", noisy=True)
 register(PocketCube(), "Cube2-v0", noisy=True, jitter=PocketCube(jitter=40), views=PocketCube(style="views"))
 register(RubiksCube(), "Cube3-v0", noisy=True, views=RubiksCube(style="views"))
+register(FifteenPuzzle(), "FifteenPuzzle-v0", noisy=True, digits=FifteenPuzzle(style="digits"))
