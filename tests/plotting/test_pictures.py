@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dwmr.errors import InputError
-from dwmr.plotting.pictures import figure_svg, new_figure, save_preview, to_picture
+from dwmr.plotting.pictures import figure_png, new_figure, save_preview, to_picture
 
 pytest.importorskip("matplotlib")
 from matplotlib.image import imread
@@ -42,11 +42,11 @@ def test_without_matplotlib_the_error_says_what_to_install(ice, tmp_path, monkey
     assert not (tmp_path / "preview.png").exists()
 
 
-def test_a_figure_gives_the_same_svg_every_time():
-    def drawn() -> str:
+def test_a_figure_gives_the_same_file_every_time():
+    def drawn() -> bytes:
         figure = new_figure(2, 1)
         figure.add_subplot().plot([0, 1], [0, 1])
-        return figure_svg(figure)
+        return figure_png(figure)
 
     assert drawn() == drawn()
-    assert "<svg" in drawn()
+    assert drawn().startswith(PNG)

@@ -15,8 +15,7 @@ from dwmr.data.collect import make_rollouts, make_transitions
 from dwmr.errors import InputError
 from dwmr.evaluation.evaluate import evaluate_many
 from dwmr.models.run_folder import read_info, read_metrics
-from dwmr.report import grids
-from dwmr.report.examples import pick
+from dwmr.report.cards import pick
 from dwmr.report.markup import Markup, element, number
 from dwmr.report.page import write_report
 
@@ -24,7 +23,7 @@ pytest.importorskip("matplotlib")
 from matplotlib.image import imread
 
 PNG = b"\x89PNG\r\n\x1a\n"
-LABEL_FREE = {"training", "transitions", "rollouts", "health", "configuration"}
+LABEL_FREE = {"trust", "training", "transitions", "rollouts"}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +50,9 @@ def report(run, train, test, path, **options):
     model = dwmr.WorldModel.load(run, device="cpu")
     rollout = make_rollouts("iceslider", 4)
     (evaluation,) = evaluate_many([model], train=train, test=test, rollout=rollout, horizon=10)
+    certificate = dwmr.certify(model.encode, model.predict, test)
     parts = {"model": model, "info": read_info(run), "metrics": read_metrics(run), "test": test}
+    parts["certificate"] = certificate
     write_report(path, evaluation=evaluation, **(parts | options))
     return path.read_text()
 
@@ -104,15 +105,17 @@ def test_without_labels_the_other_sections_remain(data, runs, tmp_path):
     assert again == page
 
 
-def test_reliability_and_the_references_of_roll_outs(data, runs, tmp_path):
+def test_reliability_and_exactness_beside_collisions(data, runs, tmp_path):
     model = dwmr.WorldModel.load(runs("dwmr"), device="cpu")
     certificate = dwmr.certify(model.encode, model.predict, data[1])
     page = report(runs("dwmr"), *data, tmp_path / "report.html", certificate=certificate)
-    assert Balance(page).sections == LABEL_FREE | {"scores", "trust"}
     assert certificate["summary"] in page
     assert all(each["question"] in page for each in certificate["verdicts"])
-    assert "F1, re-encoding" in page
-    assert "codes, copying" in page
+    assert "– %" not in page
+    exact = r"<b>[^<]* %</b><span>exact next codes</span></div><div><b>{}</b><span>frames whose code"
+    assert re.search(exact.format("[^<]* %"), page)
+    page = report(runs("dwmr"), *map(unlabelled, data), tmp_path / "unlabelled.html")
+    assert re.search(exact.format("no labels"), page)
 
 
 def test_a_decoder_draws_the_predicted_code(data, runs, tmp_path):
@@ -127,12 +130,11 @@ def test_names_given_by_users_are_escaped(data, runs, tmp_path):
     info = read_info(runs("dwmr"))
     info = dataclasses.replace(info, versions={"<b>": "<i>"}, config=info.config.replace(benchmark='"><b>'))
     metrics = [{"epoch": 1, "terms": {"<script>": 0.5}, "bits": {}}]
-    title = "<script>alert(1)</script>"
-    page = report(runs("dwmr"), train, test, tmp_path / "r.html", title=title, info=info, metrics=metrics)
+    page = report(runs("dwmr"), train, test, tmp_path / "r.html", info=info, metrics=metrics)
     Balance(page)
     assert "<script" not in page
     assert "<img src=x>" not in page
-    assert "<h1>&lt;script&gt;alert(1)&lt;/script&gt;</h1>" in page
+    assert "<h1>&quot;&gt;&lt;b&gt;/dwmr</h1>" in page
 
 
 def test_a_run_without_records_and_an_action_that_never_occurs(data, runs, tmp_path):
@@ -148,7 +150,9 @@ def test_an_evaluation_of_other_data_is_refused(data, runs, tmp_path):
     model = dwmr.WorldModel.load(run, device="cpu")
     (evaluation,) = evaluate_many([model], train=train, test=test)
     with pytest.raises(InputError, match="100"):
-        write_report(path, model=model, info=read_info(run), metrics=[], evaluation=evaluation, test=test[:100])
+        write_report(
+            path, model=model, info=read_info(run), metrics=[], evaluation=evaluation, test=test[:100], certificate={}
+        )
     assert not path.exists()
 
 
@@ -168,46 +172,30 @@ def test_other_shapes(dead, tmp_path):
         same = torch.zeros_like(evaluation.codes)
         evaluation = dataclasses.replace(evaluation, codes=same, next_codes=same, predicted=same)
     path = tmp_path / "report.html"
-    write_report(path, model=model, info=read_info(run), metrics=[], evaluation=evaluation, test=test)
+    certificate = dwmr.certify(model.encode, model.predict, test)
+    parts = {"model": model, "info": read_info(run), "metrics": [], "test": test}
+    write_report(path, evaluation=evaluation, certificate=certificate, **parts)
     page = path.read_text()
     assert Balance(page).sections == (LABEL_FREE | {"scores"}) - {"rollouts"}
 
 
-def test_examples_show_successes_failures_and_idle_actions():
-    changed = np.array([1, 1, 1, 1, 0, 0, 0, 0], bool)
-    errors = np.array([0, 0, 2, 5, 0, 0, 0, 1])
-    picked = dict(pick(changed, errors, "board"))
+def test_cards_show_successes_failures_and_idle_actions():
+    changed, wrong = (np.array(list(row)) == "1" for row in ("11110000", "00110001"))
+    picked = pick(changed, wrong)
     assert len(picked) == 6
-    assert set(picked) >= {0, 1, 2, 3, 7}
-    assert picked[3] == "the board with the most errors"
-    assert picked[2] == "the board changes and is predicted incorrectly"
+    assert {bool(changed[index]) for index in picked} == {bool(wrong[index]) for index in picked} == {False, True}
+    assert picked[2] == "the code changes and is predicted incorrectly"
+    assert picked[7] == "the code does not change, but is predicted incorrectly"
 
 
 def test_a_perfect_model_has_no_failures_to_show():
-    picked = pick(np.ones(20, bool), np.zeros(20, int), "board")
-    assert len({index for index, _ in picked}) == 6
-    assert all("predicted correctly" in reason for _, reason in picked)
+    picked = pick(np.ones(20, bool), np.zeros(20, bool))
+    assert len(picked) == 6
+    assert set(picked.values()) == {"the code changes and is predicted correctly"}
 
 
 def test_fewer_transitions_than_cards():
-    assert [index for index, _ in pick(np.array([True]), np.array([3]), "code")] == [0]
-
-
-@pytest.mark.parametrize(("count", "shape"), [(64, (8, 8)), (192, (12, 16)), (9, (3, 3)), (7, (3, 3)), (2, (1, 2))])
-def test_items_stand_in_a_rectangle(count, shape):
-    where = grids.layout(count)
-    assert where.shape == shape
-    assert sorted(where[where >= 0]) == list(range(count))
-
-
-def test_grid_aligned_bits_stand_in_panels():
-    where = grids.layout(8, (2, 2))
-    assert where.tolist() == [[0, 1, -1, 4, 5], [2, 3, -1, 6, 7]]
-
-
-def test_a_board_frames_its_wrong_cells():
-    drawn = grids.board(grids.layout(4, (2, 2)), np.array([0, 1, 1, 2]), np.array([0, 1, 2, 2]))
-    assert re.search(r'd="M0.05 1.05h0.9v0.9h-0.9z" class="misread"', drawn)
+    assert list(pick(np.array([True]), np.array([True]))) == [0]
 
 
 def test_text_is_escaped_but_markup_is_not():

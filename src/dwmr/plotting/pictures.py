@@ -1,4 +1,4 @@
-"""Images and figures as PNG and SVG, and a preview of transitions. Matplotlib is imported only when one is drawn."""
+"""Images and figures as PNG, and a preview of transitions. Matplotlib is imported only when one is drawn."""
 
 from __future__ import annotations
 
@@ -71,14 +71,6 @@ def figure_png(figure: Figure, dpi: int = 110) -> bytes:
     """A figure as a PNG file; the same figure gives the same bytes."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=dpi, metadata=PNG_MARK)
-    return buffer.getvalue()
-
-
-def figure_svg(figure: Figure, background: str = "white") -> str:
-    """A figure as an SVG file whose text stays text; the same figure gives the same file."""
-    buffer = io.StringIO()
-    with require_matplotlib().rc_context({"svg.fonttype": "none", "svg.hashsalt": "dwmr"}):
-        figure.savefig(buffer, format="svg", facecolor=background, metadata={"Date": None})
     return buffer.getvalue()
 
 

@@ -7,9 +7,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
-
-from dwmr.plotting.pictures import png_bytes, to_picture
 
 
 class Markup(str):
@@ -28,18 +25,14 @@ class Section:
     content: Markup
 
 
-def text(value: object) -> Markup:
-    return value if isinstance(value, Markup) else Markup(escape(str(value)))
-
-
-def joined(parts: Iterable[object], between: str = "\n") -> Markup:
-    return Markup(between.join(text(part) for part in parts))
+def joined(parts: Iterable[object], between: str = "") -> Markup:
+    return Markup(between.join(part if isinstance(part, Markup) else escape(str(part)) for part in parts))
 
 
 def element(name: str, *content: object, **attributes: object) -> Markup:
     """``element("p", "a < b", class_="note")`` is ``<p class="note">a &lt; b</p>``."""
     given = "".join(f' {key.rstrip("_")}="{escape(str(value))}"' for key, value in attributes.items())
-    return Markup(f"<{name}{given}>{joined(content, '')}</{name}>")
+    return Markup(f"<{name}{given}>{joined(content)}</{name}>")
 
 
 def table(header: Sequence[object], rows: Iterable[Sequence[object]], **attributes: object) -> Markup:
@@ -49,17 +42,12 @@ def table(header: Sequence[object], rows: Iterable[Sequence[object]], **attribut
         element("tr", element("th", first, scope="row"), *(element("td", cell) for cell in others))
         for first, *others in rows
     )
-    whole = element("table", element("thead", head), element("tbody", *body), **attributes)
-    return element("div", whole, class_="scroll")
+    return element("table", element("thead", head), element("tbody", *body), **attributes)
 
 
-def figure(content: object, *caption: object, **attributes: object) -> Markup:
-    return element("figure", element("figcaption", *caption), content, **attributes)
-
-
-def image(frame: Any, describe: str) -> Markup:
-    """A frame uint8 (C, H, W), embedded in the page."""
-    data = base64.b64encode(png_bytes(to_picture(frame))).decode()
+def image(png: bytes, describe: str) -> Markup:
+    """A PNG file, embedded in the page."""
+    data = base64.b64encode(png).decode()
     return Markup(f'<img alt="{escape(describe)}" src="data:image/png;base64,{data}">')
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from dwmr.data.transitions import Transitions
+from dwmr.errors import InputError
 from dwmr.evaluation.evaluate import Evaluation
 from dwmr.files import HTML_MARK, atomic_write_text
 from dwmr.models.run_folder import RunInfo
 from dwmr.models.world_model import WorldModel
 from dwmr.report import sections
-from dwmr.report.examples import transitions
+from dwmr.report.cards import transitions
 from dwmr.report.markup import Markup, Section, element, joined
-from dwmr.report.material import Material
 from dwmr.report.style import CSS
 
 INTRODUCTION = (
@@ -30,68 +30,47 @@ def write_report(
     metrics: Sequence[Mapping[str, Any]],
     evaluation: Evaluation,
     test: Transitions,
-    certificate: Mapping[str, Any] | None = None,
-    title: str | None = None,
+    certificate: Mapping[str, Any],
 ) -> None:
-    """Write a page with a run's scores, reliability, single transitions, roll-outs, training curves and settings.
+    """Write a page with a run's scores, reliability, single transitions, roll-outs and training curves.
 
     Args:
         metrics: one record per epoch, see `dwmr.models.run_folder.read_metrics`
         evaluation: `evaluate_many` of ``model`` on ``test``
-        certificate: `dwmr.certify` of the model, if the page is to show it
-        title: by default the preset's name
+        certificate: `dwmr.certify` of ``model`` on ``test``
 
     Raises:
         InputError: matplotlib is missing, or ``evaluation`` does not belong to ``test``; nothing is written.
     """
-    material = Material(model, info, metrics, evaluation, test, certificate)
-    atomic_write_text(path, _render(material, title or info.config.name))
-
-
-def _render(material: Material, title: str) -> str:
-    parts = _sections(material)
+    if len(test) != len(evaluation.codes):
+        raise InputError(f"the evaluation has {len(evaluation.codes)} transitions, but test has {len(test)}")
+    figures = evaluation.figures
+    parts = [
+        *([sections.board_scores(figures)] if evaluation.probe is not None else []),
+        sections.trust(certificate),
+        transitions(model, evaluation, test),
+        *([sections.rollouts(figures["rollout"])] if figures.get("rollout") else []),
+        sections.training(metrics),
+    ]
     links = element("nav", *(element("a", part.title, href=f"#{part.anchor}") for part in parts))
-    about = [element("p", line, class_="about") for line in (_about(material, title), INTRODUCTION)]
-    header = element("header", element("h1", title), *about, links, sections.key_figures(material.figures))
-    body = joined([header, *map(_html, parts)])
+    source = " ".join(str(test.about[name]) for name in ("benchmark", "split") if name in test.about)
+    about = (
+        f"seed {info.seed} · {len(metrics)} of {info.config.epochs} epochs · {info.config.bits} bits · "
+        f"evaluated on {len(test):,} transitions{source and ': '}{source}"
+    )
+    lines = [element("p", line, class_="about") for line in (about, INTRODUCTION)]
+    header = element("header", element("h1", info.config.name), *lines, links, sections.key_figures(figures))
     head = joined(
         [
             Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
-            Markup('<meta name="color-scheme" content="light dark">'),
             Markup(HTML_MARK),
-            element("title", title),
+            element("title", info.config.name),
             element("style", Markup(CSS)),
         ]
     )
-    return f'<!doctype html>\n<html lang="en">\n<head>{head}</head>\n<body>\n{body}\n</body>\n</html>\n'
-
-
-def _sections(material: Material) -> list[Section]:
-    figures = material.figures
-    parts = [
-        sections.board_scores(figures) if material.boards is not None else None,
-        sections.trust(material.certificate) if material.certificate is not None else None,
-        transitions(material),
-        sections.rollouts(figures["rollout"]) if figures.get("rollout") else None,
-        sections.code_health(figures["codes"]),
-        sections.training(material.metrics),
-        sections.configuration(material.info, len(material.metrics)),
-    ]
-    return [part for part in parts if part is not None]
-
-
-def _about(material: Material, title: str) -> str:
-    config, about = material.info.config, material.test.about
-    source = " ".join(str(about[name]) for name in ("benchmark", "split") if name in about)
-    return " · ".join(
-        [
-            *([config.name] if config.name != title else []),
-            f"seed {material.info.seed}",
-            f"{len(material.metrics)} of {config.epochs} epochs",
-            f"{config.bits} bits",
-            f"evaluated on {len(material.test):,} transitions{source and ': '}{source}",
-        ]
-    )
+    body = joined([header, *map(_html, parts)], "\n")
+    page = f'<!doctype html>\n<html lang="en">\n<head>{head}</head>\n<body>\n{body}\n</body>\n</html>\n'
+    atomic_write_text(path, page)
 
 
 def _html(part: Section) -> Markup:

@@ -1,14 +1,17 @@
-"""The sections of a report, each from the figures it shows. Single transitions are in `examples`."""
+"""The sections of a report, each from the figures it shows. Single transitions are in `cards`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dwmr.evaluation.metrics import SCORE_TITLES
-from dwmr.models.run_folder import RunInfo
-from dwmr.report import figures
-from dwmr.report.markup import Markup, Section, element, figure, number, table
+from dwmr.plotting.pictures import BLUE, COLOURS, figure_png, new_figure
+from dwmr.report.markup import Markup, Section, element, image, number, table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 CURVES = {
     "terms": {
@@ -26,27 +29,11 @@ CURVES = {
         "flips": "bits flipped by an action",
     },
     "val": {
-        "exact_next": "% of exact next codes on the validation split",
+        "exact_next": "% of exact next codes on the validation split; collisions are not measured there",
         "bits_next": "% of correct next bits on the validation split",
     },
 }
-HEALTH = {
-    "bits": "bits of a code",
-    "dead": "bits that never change and so carry no information; 0 is best",
-    "duplicate": "bits that always equal another bit or its complement; 0 is best",
-    "flips_mean": "bits flipped by an action, on average; should be small but not 0",
-    "exact_next": "% of transitions whose whole next code is predicted correctly",
-    "bits_next": "% of bits of the next codes that are predicted correctly; high even for a model that only copies",
-    "exact_changed": "exact_next over the transitions that change the code",
-    "same_code": "% of states drawn in two frames that get the same code both times; 100 is best",
-    "same_bits": "% of bits that agree between two frames of one state",
-    "state_share": "% of a bit's variance that comes from the state, not from how it is drawn; 100 is best",
-    "state_share_min": "the same for the worst bit",
-    "collisions": "% of frames whose code also stands for another board; 0 is best",
-    "splits": "% of frames whose board also has another code; 0 is best",
-}
-# A caption, what the model imagines, and the references to compare it with.
-ROLLOUT_PLOTS = (
+ROLLOUT_PLOTS = (  # a caption, what the model imagines, and the references to compare it with
     (
         "Correct bits and exact codes. A code is exact only if all its bits are correct, so this share falls first.",
         {"bits": "bits", "exact": "codes"},
@@ -61,22 +48,19 @@ ROLLOUT_PLOTS = (
 
 
 def key_figures(scores: Mapping[str, Any]) -> Markup:
-    """The four most important numbers."""
+    """The most important numbers. Exactness stands beside collisions: a constant code is exact too."""
     codes = scores["codes"]
-    shown = [("exact next codes", f"{number(codes['exact_next'])} %")]
+    shown = {}
     if "imagination" in scores:
-        shown = [
-            ("F1 of the board, from the frame", number(scores["encoding"]["f1"])),
-            ("F1 of the board, one step ahead", number(scores["imagination"]["f1"])),
-            *shown,
-        ]
-    else:
-        shown += [
-            ("correct next bits", f"{number(codes['bits_next'])} %"),
-            ("bits flipped by an action", number(codes["flips_mean"])),
-        ]
-    shown.append(("dead bits", f"{codes['dead']} of {codes['bits']}"))
-    boxes = [element("div", element("b", value), element("span", name)) for name, value in shown]
+        shown["F1 of the board, from the frame"] = number(scores["encoding"]["f1"])
+        shown["F1 of the board, one step ahead"] = number(scores["imagination"]["f1"])
+    shown["exact next codes"] = f"{number(codes['exact_next'])} %"
+    measured = "collisions" in codes
+    shown["frames whose code stands for another state too"] = (
+        f"{number(codes['collisions'])} %" if measured else "no labels"
+    )
+    shown["dead bits"] = f"{codes['dead']} of {codes['bits']}"
+    boxes = [element("div", element("b", value), element("span", name)) for name, value in shown.items()]
     return element("div", *boxes, class_="keys")
 
 
@@ -98,43 +82,6 @@ def board_scores(scores: Mapping[str, Any]) -> Section:
     return Section("scores", "Board scores", how, table(["", *SCORE_TITLES.values()], cells))
 
 
-def training(metrics: Sequence[Mapping[str, Any]]) -> Section:
-    drawn = []
-    for group, meanings in CURVES.items():
-        for name in metrics[-1].get(group, {}) if metrics else ():
-            points = [(record["epoch"], record[group][name]) for record in metrics if name in record.get(group, {})]
-            epochs, values = zip(*points)
-            caption = (element("b", name), f" {values[-1]:.3g}", Markup("<br>"), meanings.get(name, ""))
-            drawn.append(figure(figures.curve(epochs, values), *caption))
-    how = (
-        "Each quantity over the epochs; the number is its last value. Loss terms are shown before weighting; lower is "
-        "better."
-    )
-    content = element("div", *drawn, class_="small")
-    return Section("training", "Training", how if drawn else "This run has no records of its epochs.", content)
-
-
-def rollouts(scores: Mapping[str, Mapping[str, float]]) -> Section:
-    how = (
-        "How long does imagination stay correct? From the first frame of a held-out episode the model predicts ahead, "
-        "given only the actions. After each number of steps its code is compared with that of the frame really seen, "
-        "in percent. Dashed lines are references that imagine nothing: “copying” keeps the first code, “re-encoding” "
-        "encodes the frame really seen and is the best possible result."
-    )
-    plots: list[Markup] = []
-    columns: dict[str, str] = {}
-    for caption, imagined, references in ROLLOUT_PLOTS:
-        if all(set(imagined) <= set(entry) for entry in scores.values()):
-            names = imagined | references
-            columns |= names
-            series = {name: [entry[key] for entry in scores.values()] for key, name in names.items()}
-            plot = figures.horizons([int(step) for step in scores], series, dashed=references.values())
-            plots.append(figure(plot, caption))
-    rows = [[step, *(number(entry[key]) for key in columns)] for step, entry in scores.items()]
-    listed = table(["steps", *columns.values()], rows)
-    return Section("rollouts", "Roll-outs", how, element("div", *plots, listed, class_="pair"))
-
-
 def trust(certificate: Mapping[str, Any]) -> Section:
     how = (
         "Eight yes/no questions about how reliable the model is, each answered from one figure. “Not tested” means "
@@ -153,28 +100,60 @@ def trust(certificate: Mapping[str, Any]) -> Section:
     return Section("trust", "Reliability", how, element("div", element("p", certificate["summary"]), answers))
 
 
-def code_health(codes: Mapping[str, Any]) -> Section:
-    how = "Properties of the code itself, measured on the evaluated transitions; most of them need no labels."
-    rows = [[name, number(value), HEALTH.get(name, "")] for name, value in codes.items()]
-    return Section("health", "Code health", how, table(["figure", "value", "meaning"], rows, class_="words"))
-
-
-def configuration(info: RunInfo, epochs_done: int) -> Section:
-    config = info.config.to_dict()
-    hyper, factors = config.pop("hyper"), config.pop("factors")
-    facts = {
-        "seed": info.seed,
-        "epochs done": epochs_done,
-        "image": " × ".join(map(str, info.image_shape)),
-        "actions": info.n_actions,
-        "user-defined parts": ", ".join(info.own_parts) or "none",
-        "training data": info.data,
-        **{f"{name} version": version for name, version in info.versions.items()},
-    }
-    how = "All settings of this run. A factor multiplies its quantity after every epoch."
-    columns = (
-        table(["setting", "value"], config.items()),
-        table(["quantity", "start", "factor"], [[name, hyper[name], factors[name]] for name in hyper]),
-        table(["run", ""], facts.items()),
+def rollouts(scores: Mapping[str, Mapping[str, float]]) -> Section:
+    how = (
+        "How long does imagination stay correct? From the first frame of a held-out episode the model predicts ahead, "
+        "given only the actions. After each number of steps its code is compared with that of the frame really seen, "
+        "in percent. Dashed lines are references that imagine nothing: “copying” keeps the first code, “re-encoding” "
+        "encodes the frame really seen and is the best possible result."
     )
-    return Section("configuration", "Configuration", how, element("div", *columns, class_="columns"))
+    steps = [int(step) for step in scores]
+    plots = []
+    for caption, imagined, references in ROLLOUT_PLOTS:
+        if not all(set(imagined) <= set(entry) for entry in scores.values()):
+            continue
+        drawing, axes = _plot(4.8, 2.7)
+        for colour, (key, name) in zip(COLOURS, (imagined | references).items()):
+            style = "--" if key in references else "-"
+            values = [entry[key] for entry in scores.values()]
+            axes.plot(steps, values, style, color=colour, marker="o", markersize=3, label=name)
+        axes.set_xscale("log")
+        axes.set_xticks(steps, [str(step) for step in steps])
+        axes.minorticks_off()
+        axes.set_ylim(0, 102)
+        axes.set_xlabel("imagined steps", fontsize=7)
+        axes.set_ylabel("%", fontsize=7)
+        drawing.legend(loc="outside upper left", frameon=False, fontsize=7, ncols=4)
+        plots.append(_figure(drawing, caption))
+    return Section("rollouts", "Roll-outs", how, element("div", *plots, class_="pair"))
+
+
+def training(metrics: Sequence[Mapping[str, Any]]) -> Section:
+    plots = []
+    for group, meanings in CURVES.items():
+        for name in metrics[-1].get(group, {}) if metrics else ():
+            points = [(record["epoch"], record[group][name]) for record in metrics if name in record.get(group, {})]
+            epochs, values = zip(*points)
+            drawing, axes = _plot(2.3, 1.25)
+            axes.plot(epochs, values, color=BLUE, marker="o" if len(epochs) < 8 else "", markersize=2.5)
+            axes.locator_params(axis="x", integer=True)
+            plots.append(_figure(drawing, element("b", name), f" {values[-1]:.3g}: {meanings.get(name, '')}"))
+    how = (
+        "Each quantity over the epochs; the number is its last value. Loss terms are shown before weighting; lower is "
+        "better."
+    )
+    content = element("div", *plots, class_="small")
+    return Section("training", "Training", how if plots else "This run has no records of its epochs.", content)
+
+
+def _plot(width: float, height: float) -> tuple[Figure, Axes]:
+    figure = new_figure(width, height)
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=7)
+    axes.grid(axis="y", alpha=0.3)
+    return figure, axes
+
+
+def _figure(drawing: Figure, *caption: object) -> Markup:
+    return element("figure", element("figcaption", *caption), image(figure_png(drawing, dpi=160), "plot"))
