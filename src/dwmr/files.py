@@ -27,7 +27,14 @@ _MARKS = (
     (b"\x89PNG", b"tEXtSoftware\0dwmr"),
 )
 _HEAD = 65_536  # bytes; the mark is at the start of a file
-_STORAGE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG}
+_STORAGE_ERRORS = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EIO,
+    errno.EROFS,
+    errno.EFBIG,
+    None,
+}  # None: NumPy, if a disk is full
 
 
 def cache_folder() -> Path:
@@ -65,13 +72,16 @@ def check_output(
     """
     path = Path(path)
     for source in (Path(name) for name in inputs if name is not None):
-        if _same_place(source, path) or (holds and source.resolve().is_relative_to(path.resolve())):
+        same = path.exists() and source.exists() and path.samefile(source)
+        if same or source.resolve() == path.resolve() or (holds and source.resolve().is_relative_to(path.resolve())):
             raise InputError(f"{path} is an input of this command; choose another output")
     needed = path.name in RUN_FILES or (path.suffix == ".safetensors" and written is None)
     if needed and (path.parent / RUN_FILES[0]).exists():
         raise InputError(f"{path} belongs to the run in {path.parent}; choose another output")
     if not os.path.lexists(path):
-        _check_parents(path)
+        parent = next(each for each in path.absolute().parents if os.path.lexists(each))
+        if not parent.is_dir():
+            raise InputError(f"{path} cannot be written: {parent} is not a folder")
         return
     mode = path.lstat().st_mode
     if stat.S_ISLNK(mode):
@@ -87,19 +97,6 @@ def check_output(
             raise InputError(f"{path} is a folder that holds more than this command writes; choose another output")
     elif not (_marked(path) if written is None else written):
         raise InputError(f"{path} was not written by dwmr, so it is not replaced; remove it or choose another output")
-
-
-def _same_place(one: Path, other: Path) -> bool:
-    with contextlib.suppress(OSError):
-        if os.path.samefile(one, other):
-            return True
-    return one.resolve() == other.resolve()
-
-
-def _check_parents(path: Path) -> None:
-    parent = next(each for each in path.absolute().parents if os.path.lexists(each))
-    if not parent.is_dir():
-        raise InputError(f"{path} cannot be written: {parent} is not a folder")
 
 
 def _marked(path: Path) -> bool:
@@ -125,18 +122,16 @@ def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
     path = Path(path)
     temporary = _temporary_beside(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException as error:
+        with _naming(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(temporary, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+    finally:
         with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise _could_not_write(path, error) from error
-        raise
+            temporary.unlink()
     _sync_folder(path.parent)
 
 
@@ -177,35 +172,20 @@ def atomic_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> I
     if os.path.lexists(path) and not overwrite:
         raise FileExistsError(errno.EEXIST, f"{path} exists already; remove it or choose another name")
     temporary = _temporary_beside(path)
-    try:
+    with _naming(path):
         temporary.mkdir(parents=True)
-    except OSError as error:
-        raise _could_not_write(path, error) from error
     try:
-        try:
+        with _naming(path, _STORAGE_ERRORS):
             yield temporary
-        except OSError as error:
-            if error.errno is None or error.errno in _STORAGE_ERRORS:  # NumPy reports a short write without errno
-                raise _could_not_write(path, error) from error
-            raise
-        try:
+        with _naming(path):
             _sync_tree(temporary)
-            replaced = _temporary_beside(path) if overwrite and os.path.lexists(path) else None
-            if replaced is not None:
+            replaced = _temporary_beside(path)
+            if overwrite and os.path.lexists(path):
                 os.rename(path, replaced)
-            try:
-                os.rename(temporary, path)
-            except OSError:
-                if replaced is not None:
-                    os.rename(replaced, path)
-                raise
-            if replaced is not None:
-                shutil.rmtree(replaced, ignore_errors=True)
-        except OSError as error:
-            raise _could_not_write(path, error) from error
-    except BaseException:
+            os.rename(temporary, path)
+            shutil.rmtree(replaced, ignore_errors=True)
+    finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        raise
     _sync_folder(path.parent)
 
 
@@ -234,9 +214,17 @@ def _temporary_beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 
 
-def _could_not_write(path: Path, error: OSError) -> OSError:
-    reason = os.strerror(error.errno) if error.errno else str(error)
-    return OSError(error.errno or errno.EIO, f"could not write {path}: {reason}; nothing was changed")
+@contextlib.contextmanager
+def _naming(path: Path, errors: Collection[int | None] | None = None) -> Iterator[None]:
+    """Let OSErrors, or those with certain numbers, say which path could not be written."""
+    try:
+        yield
+    except OSError as error:
+        if errors is not None and error.errno not in errors:
+            raise
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        message = f"could not write {path}: {reason}; nothing was changed"
+        raise OSError(error.errno or errno.EIO, message) from error
 
 
 def _sync_tree(folder: Path) -> None:

@@ -142,7 +142,7 @@ def test_labels_in_named_groups():
     [
         ({"state": None}, "state and next_state must be given together"),
         ({"state": BOARDS}, "state and next_state must be of one kind, got an array and a dict"),
-        ({"next_state": BOARDS}, "state and next_state must be of one kind, got a dict and an array"),
+        ({"next_state": BOARDS}, "state and next_state must be of one kind, got an array and a dict"),
         ({"state": {}, "next_state": {}}, "state is an empty dict, expected at least one"),
         ({"next_state": {"agent": AGENT}}, "state has the groups agent, walls but next_state agent"),
         ({"state": {"../x": AGENT}, "next_state": {"../x": AGENT}}, "letters, digits, _ and -, got '../x'"),

@@ -46,8 +46,8 @@ def check_actions(actions: np.ndarray, shape: tuple[int, ...], n_actions: Any) -
 
 
 def check_action_names(names: Any, n_actions: int) -> tuple[str, ...]:
-    found = tuple(names) if isinstance(names, list | tuple | np.ndarray) else None
-    if found is None or not all(isinstance(name, str) for name in found):
+    found = tuple(names) if isinstance(names, list | tuple | np.ndarray) else (names,)
+    if isinstance(names, str) or not all(isinstance(name, str) for name in found):
         raise InputError(f"action_names must be a tuple of strings, got {names!r}")
     if len(found) != n_actions:
         raise InputError(f"action_names must name all {n_actions} actions, got {len(found)} names: {found}")
@@ -82,36 +82,34 @@ def check_states(state: Any, next_state: Any, count: int, n_classes: Any) -> Any
         raise InputError("state and next_state must be given together")
     if state is None:
         return n_classes
-    if not isinstance(state, Mapping) and not isinstance(next_state, Mapping):
+    if isinstance(state, Mapping) != isinstance(next_state, Mapping):
+        raise InputError("state and next_state must be of one kind, got an array and a dict")
+    if not isinstance(state, Mapping):
         return _check_group(state, next_state, count, n_classes)
-    if not isinstance(state, Mapping) or not isinstance(next_state, Mapping):
-        got, other = ("a dict", "an array") if isinstance(state, Mapping) else ("an array", "a dict")
-        raise InputError(f"state and next_state must be of one kind, got {got} and {other}")
     if not state:
         raise InputError("state is an empty dict, expected at least one named group of labels")
-    for name in (*state, *next_state):
-        if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name):
-            raise InputError(f"groups of labels are named by letters, digits, _ and -, got {name!r}")
+    if wrong := [name for name in state if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name)]:
+        raise InputError(f"groups of labels are named by letters, digits, _ and -, got {wrong[0]!r}")
     if set(state) != set(next_state):
-        raise InputError(f"state has the groups {', '.join(state)} but next_state {', '.join(next_state) or 'none'}")
+        raise InputError(f"state has the groups {', '.join(state)} but next_state {', '.join(map(str, next_state))}")
     if n_classes is not None and not isinstance(n_classes, Mapping):
         raise InputError(f"n_classes must be a dict by group as state is, got {n_classes!r}")
-    classes = dict(n_classes or {})
-    if extra := [name for name in classes if name not in state]:
+    if extra := [name for name in n_classes or () if name not in state]:
         raise InputError(f"n_classes names the group {extra[0]!r}, but state has {', '.join(state)}")
+    classes = {}
     for name, labels in state.items():
         try:
-            classes[name] = _check_group(labels, next_state[name], count, classes.get(name))
+            classes[name] = _check_group(labels, next_state[name], count, (n_classes or {}).get(name))
         except InputError as error:
             raise InputError(f"group {name!r}: {error}") from error
-    return {name: classes[name] for name in state}
+    return classes
 
 
 def _check_group(state: np.ndarray, next_state: np.ndarray, count: int, n_classes: Any) -> int:
     if n_classes is None:
         check_integers("state", state)
         check_integers("next_state", next_state)
-        n_classes = max(int(state.max(initial=0)), int(next_state.max(initial=0))) + 1
+        n_classes = 1 + max(int(labels.max(initial=0)) for labels in (state, next_state))
     check_labels("state", state, (count,), n_classes)
     n_classes = check_labels("next_state", next_state, (count,), n_classes)
     if state.shape != next_state.shape:
