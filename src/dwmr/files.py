@@ -22,19 +22,9 @@ from dwmr.errors import InputError
 RUN_FILES = ("run.json", "checkpoint.safetensors", "metrics.jsonl")  # the files of a run folder
 HTML_MARK = '<meta name="generator" content="dwmr">'
 PNG_MARK = {"Software": "dwmr"}  # metadata for Matplotlib
-_MARKS = (
-    (b"<!doctype html>", HTML_MARK.encode()),
-    (b"\x89PNG", b"tEXtSoftware\0dwmr"),
-)
-_HEAD = 65_536  # bytes; the mark is at the start of a file
-_STORAGE_ERRORS = {
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EIO,
-    errno.EROFS,
-    errno.EFBIG,
-    None,
-}  # None: NumPy, if a disk is full
+# What is in the files that dwmr writes: HTML, PNG, JSON.
+_MARKS = ((HTML_MARK.encode(),), (b"tEXtSoftware\0dwmr",), (b'"provenance"', b'"dwmr": "'))
+_STORAGE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG, None}  # None comes from NumPy
 
 
 def cache_folder() -> Path:
@@ -101,16 +91,8 @@ def check_output(
 
 def _marked(path: Path) -> bool:
     """Whether a file carries the mark that dwmr wrote it."""
-    with open(path, "rb") as file:
-        head = file.read(_HEAD)
-    if any(head.startswith(start) and mark in head for start, mark in _MARKS):
-        return True
-    if not head.startswith(b"{"):
-        return False
-    try:
-        return "dwmr" in json.loads(path.read_text(encoding="utf-8"))["provenance"]
-    except (ValueError, KeyError, TypeError):
-        return False
+    content = path.read_bytes()
+    return any(all(part in content for part in mark) for mark in _MARKS)
 
 
 def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
