@@ -1,11 +1,11 @@
 """The rules of a run, how exact they are on unseen levels, and levels solved from the exported PDDL by Fast Downward.
 
-    python -m experiments.pddl RUN --data data/iceslider --name iceslider/strong
+    python -m experiments.pddl RUN --data data/iceslider
     python -m experiments.pddl exact --data data/iceslider
 
 ``exact`` is a control instead of a run: three bits per cell from the true labels, and the true slide. Levels have the
 seeds 2000-2099 and a minimum solution of 8; plans are executed in the real environment. Worlds without levels have the
-fidelity alone. A stopped experiment continues with the next level, unless the rules have changed.
+fidelity alone.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ import numpy as np
 
 import dwmr
 from dwmr.files import atomic_write_json
-from dwmr.models.callables import Encode, Predict
+from dwmr.models.callables import Encode, Predict, as_bits
 from dwmr.models.run_folder import read_info
-from dwmr.symbolic import Layout, Problem, SymbolicModel, layout_of, learn_symbols, solve
+from dwmr.presets import changes
+from dwmr.symbolic import Layout, SymbolicModel, fast_downward, layout_of, learn_symbols, pddl
 from dwmr.worlds import ice_slider, tiles
 from dwmr.worlds.actions import DIRECTIONS
 from dwmr.worlds.grid_world import SIZE
 from dwmr.worlds.registry import action_names, find_world
+from dwmr.worlds.tasks import Task
 
+RESULTS = Path("experiments/results/symbolic.json")
 LEVELS = range(2000, 2100)
 LAYOUT = Layout(3, SIZE, SIZE)
 PATTERNS = np.array([0b010, 0b101, 0b110, 0b001])  # of rock, ice, goal and agent
@@ -60,12 +63,6 @@ def exact_predict(codes: np.ndarray, actions: np.ndarray) -> np.ndarray:
     return LAYOUT.codes(PATTERNS[after])
 
 
-def differences(config: dwmr.Config) -> dict[str, Any]:
-    """The options in which a run differs from the DWMR preset of its world."""
-    usual = dwmr.preset(f"{config.benchmark}/dwmr").flat()
-    return {name: value for name, value in config.flat().items() if value != usual[name]}
-
-
 def summary(levels: dict[str, dict[str, Any]]) -> dict[str, Any]:
     solved = [found for found in levels.values() if found.get("reached")]
     ratios = [found["length"] / found["shortest"] for found in solved]
@@ -83,56 +80,50 @@ def summary(levels: dict[str, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def solve_levels(
-    model: SymbolicModel, encode: Encode, predict: Predict, benchmark: str, done: dict[str, Any], save: Any
-) -> None:
-    for seed in LEVELS:
-        if str(seed) in done:
-            continue
-        found = solve(model, encode, predict, Problem.of_world(benchmark, seed))
-        plan = " ".join(found["plan"]) if found["plan"] is not None else None
-        done[str(seed)] = found | {"plan": plan, "seconds": round(found["seconds"], 3)}
-        save()
+def solve(model: SymbolicModel, encode: Encode, predict: Predict, task: Task) -> dict[str, Any]:
+    """What Fast Downward finds, whether the predictor agrees, and whether the plan solves the task in its world."""
+    code = encode(np.stack([task.paint(task.start), task.paint(task.goal)]))
+    start, goal = as_bits(code)
+    answer = fast_downward.solve(pddl.domain(model.rules, model.actions), pddl.problem(model.rules, start, goal))
+    found: dict[str, Any] = {"outcome": answer.outcome, "plan": None, "seconds": round(answer.seconds, 3)}
+    if answer.plan is None:
+        return found
+    plan = [list(model.actions).index(name) for name in answer.plan]
+    code = code[:1]
+    for action in plan:
+        code = predict(code, np.array([action]))
+    found |= {"plan": " ".join(answer.plan), "length": len(plan)}
+    found["predictor_agrees"] = bool((as_bits(code)[0] == goal).all())
+    return found | {"reached": task.solved_by(plan), "shortest": task.optimal}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run", help="a run folder, or exact")
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("experiments/results/symbolic.json"),
-        help="results file; what others put there stays",
-    )
-    parser.add_argument("--name", help="of the entry in the file; by default the run's preset")
     given = parser.parse_args()
     splits = dwmr.load_splits(given.data)
-    encode: Encode = exact_encode
-    predict: Predict = exact_predict
-    layout: Layout | None = LAYOUT
-    benchmark = "iceslider"
-    about: dict[str, Any] = {"preset": "exact"}
-    if given.run != "exact":
+    if given.run == "exact":
+        encode: Encode = exact_encode
+        predict: Predict = exact_predict
+        layout: Layout | None = LAYOUT
+        benchmark = "iceslider"
+        entry: dict[str, Any] = {"preset": "exact"}
+    else:
         info, model = read_info(given.run), dwmr.WorldModel.load(given.run)
         encode, predict, layout, benchmark = model.encode, model.predict, layout_of(model), info.config.benchmark
-        about = {"preset": info.config.name, "seed": info.seed, "settings": differences(info.config)}
-    results = json.loads(given.out.read_text()) if given.out.exists() else {}
-    entry = results.setdefault(given.name or about["preset"], {})
+        entry = {"preset": info.config.name, "seed": info.seed, "set": changes(info.config)}
     actions = action_names(benchmark, splits.train.n_actions)
     assert splits.test is not None
-    symbolic = learn_symbols(encode, predict, splits.train, splits.test, actions=actions, layout=layout)
-    each = entry.get("each", {}) if entry.get("fidelity") == symbolic.fidelity else {}
-    entry |= about | {"fidelity": symbolic.fidelity}
-
-    def save() -> None:
-        if each:
-            entry.update(levels=summary(each), each=each)
-        atomic_write_json(given.out, results)
-
-    save()
-    if find_world(benchmark).small_levels:
-        solve_levels(symbolic, encode, predict, benchmark, each, save)
+    symbols = learn_symbols(encode, predict, splits.train, splits.test, actions=actions, layout=layout)
+    entry["fidelity"] = symbols.fidelity
+    world = find_world(benchmark)
+    if world.small_levels:
+        each = {str(seed): solve(symbols, encode, predict, world.task(seed)) for seed in LEVELS}
+        entry |= {"levels": summary(each), "each": each}
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results[entry["preset"]] = entry
+    atomic_write_json(RESULTS, results)
     print(json.dumps({key: value for key, value in entry.items() if key != "each"}, indent=2))
 
 

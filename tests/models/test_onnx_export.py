@@ -24,8 +24,7 @@ def model():
 @pytest.fixture(scope="module")
 def exported(model, ice, tmp_path_factory):
     folder = tmp_path_factory.mktemp("onnx") / "out"
-    checked = export_onnx(model, folder, ice.obs[:50], ice.actions[:50])
-    assert checked == {"images": 50, "codes": 50, "bits": 192}
+    export_onnx(model, folder, ice.obs[:50], ice.actions[:50])
     return folder
 
 
@@ -43,7 +42,7 @@ def test_standardised_images_and_an_mlp(tiny, tmp_path):
     model = build_model(Config(bits=16), (1, 8, 8), 3, decoder=False)
     model.mean.fill_(0.3)
     model.std.fill_(0.2)
-    assert export_onnx(model, tmp_path / "out", tiny.obs, tiny.actions)["images"] == 64
+    export_onnx(model, tmp_path / "out", tiny.obs, tiny.actions)
 
 
 def test_a_bit_that_differs_leaves_nothing(model, ice, tmp_path, monkeypatch):

@@ -144,7 +144,6 @@ def test_the_helps_agree_on_data_and_levels(cli, monkeypatch):
         assert "Data from which the run is prepared the first time; by default the data of its" in shown(cli, command)
     for command in ("plan-level", "export"):
         assert "Which task of plan-tasks to take, counted from 0." in shown(cli, command)
-    assert "in at most 60 seconds." in shown(cli, "export")
     assert "for a run of your own data, name that data with --data" in shown(cli, "train-heuristic")
 
 

@@ -1,6 +1,7 @@
 """Finding, running and reading Fast Downward."""
 
 import importlib.util
+import os
 import shutil
 
 import pytest
@@ -12,25 +13,22 @@ DOMAIN = "(define (domain d) (:predicates (p)) (:action a :parameters () :precon
 PROBLEM = "(define (problem q) (:domain d) (:init) (:goal (p)))"
 
 
-@pytest.fixture
-def nothing_installed(monkeypatch):
-    monkeypatch.delenv(fast_downward.VARIABLE, raising=False)
+def test_a_missing_planner_is_one_clear_line(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-
-
-@pytest.mark.usefixtures("nothing_installed")
-def test_a_missing_planner_is_one_clear_line():
-    with pytest.raises(InputError, match=r"^Fast Downward was not found; pip install 'dwmr\[pddl\]', or name it in "):
+    message = r"^Fast Downward was not found; pip install 'dwmr\[pddl\]', or put fast-downward on the path$"
+    with pytest.raises(InputError, match=message):
         fast_downward.solve(DOMAIN, PROBLEM)
 
 
-def test_the_variable_comes_first(monkeypatch, tmp_path):
-    monkeypatch.setenv(fast_downward.VARIABLE, str(tmp_path / "downward"))
-    with pytest.raises(InputError, match="which is no file"):
-        fast_downward.find()
-    (tmp_path / "downward").touch()
-    assert fast_downward.find() == [str(tmp_path / "downward")]
+@pytest.mark.parametrize(("status", "outcome"), [(12, "exhausted"), (22, "out of budget")])
+def test_a_planner_on_the_path_comes_first(monkeypatch, tmp_path, status, outcome):
+    (tmp_path / "fast-downward").write_text(f"#!/bin/sh\nexit {status}\n")
+    (tmp_path / "fast-downward").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert fast_downward.find() == [str(tmp_path / "fast-downward")]
+    answer = fast_downward.solve(DOMAIN, PROBLEM)
+    assert (answer.outcome, answer.plan) == (outcome, None)
 
 
 def test_it_solves(planner):

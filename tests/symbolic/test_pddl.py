@@ -8,11 +8,11 @@ import pytest
 from dwmr.errors import InputError
 from dwmr.symbolic import BitRules, CellRules, fast_downward, pddl
 from dwmr.symbolic.cells import Atom, Symbols
-from dwmr.symbolic.code_samples import sample_codes
-from dwmr.symbolic.export import Problem, solve
 from dwmr.symbolic.fitting import Rule
+from dwmr.symbolic.rules import sample_codes
 from dwmr.worlds.actions import NAMES
-from tests.symbolic.exact import ROW, Tiles, ice_encode, ice_predict, row_code
+from dwmr.worlds.registry import find_world
+from tests.symbolic.exact import ROW, Tiles, experiment, ice_encode, ice_predict, row_code
 
 SYMBOLS = Symbols(ROW, (0b00, 0b01, 0b10))
 EMPTY, TOKEN, WALL = range(3)
@@ -57,8 +57,8 @@ def test_cells_farther_away(planner):
 
 
 def test_single_bits(planner):
-    flip, follow = Rule(0, 1, ()), Rule(0, 1, ((0, True),))
-    rules = BitRules([[[flip], [follow], []]])
+    flip, follow = Rule(0, 1, (), bit=0), Rule(0, 1, ((0, True),), bit=1)
+    rules = BitRules(3, [[flip, follow]])
     answer = solved(rules, np.array([False, False, True]), np.array([True, True, True]))
     assert answer.plan == ("go", "go")
     assert solved(rules, np.zeros(3, bool), np.ones(3, bool)).outcome == "exhausted"
@@ -66,16 +66,16 @@ def test_single_bits(planner):
 
 def test_one_domain_serves_all_levels(ice_symbols, planner):
     for seed in range(2000, 2006):
-        found = solve(ice_symbols, ice_encode, ice_predict, Problem.of_world("iceslider", seed))
+        found = experiment.solve(ice_symbols, ice_encode, ice_predict, find_world("iceslider").task(seed))
         assert found["reached"], seed
         assert found["predictor_agrees"]
         assert found["length"] == found["shortest"] > 8
 
 
 def test_parentheses_match_and_names_are_plain(ice_symbols):
-    level = Problem.of_world("iceslider", 0)
-    codes = ice_encode(np.stack([level.start, level.goal]))
-    for text in (ice_symbols.domain, ice_symbols.problem(*codes)):
+    level = find_world("iceslider").task(0)
+    codes = ice_encode(np.stack([level.paint(level.start), level.paint(level.goal)]))
+    for text in (pddl.domain(ice_symbols.rules, NAMES[:4]), pddl.problem(ice_symbols.rules, *codes)):
         assert text.count("(") == text.count(")")
         code = re.sub(r";.*", "", text)
         assert not set(re.findall(r"[^\s()?:a-z0-9-]", code))

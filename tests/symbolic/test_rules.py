@@ -6,9 +6,9 @@ import numpy as np
 
 from dwmr import Transitions
 from dwmr.seeding import below, rng
-from dwmr.symbolic import Layout
-from dwmr.symbolic.code_samples import fidelity, sample_codes
-from dwmr.symbolic.rules import BitRules, CellRules, fit
+from dwmr.symbolic import BitRules, CellRules, Layout, learn_symbols
+from dwmr.symbolic.rules import sample_codes
+from dwmr.worlds.actions import NAMES
 from tests.symbolic.exact import ICE_LAYOUT, Tiles, ice_encode, ice_predict
 
 
@@ -18,7 +18,6 @@ def test_the_slide_is_learned_from_fifty_levels(ice_symbols):
     assert found["states"] >= 99
     assert found["bits"] >= 99.99
     assert found["copy"] < 60
-    assert found["frames"]["model"] == 100
     assert found["rules"] < 30
 
 
@@ -34,16 +33,17 @@ def test_a_predictor_that_errs_now_and_then_gives_the_same_rules(ice_levels, ice
         wrong = below(rng(0, "errs", len(codes)), 200, len(codes)) == 0
         return np.where(wrong[:, None], codes, after)
 
-    rules = CellRules.fit(sample_codes(ice_encode, erring, ice_levels), 4, ICE_LAYOUT)
-    assert fidelity(rules, sample_codes(ice_encode, ice_predict, ice_val), ice_encode, ice_val)["states"] >= 99
+    rules = learn_symbols(ice_encode, erring, ice_levels, ice_val, actions=NAMES[:4], layout=ICE_LAYOUT).rules
+    seen = sample_codes(ice_encode, ice_predict, ice_val)
+    assert (rules.predict(seen.codes, seen.actions) == seen.after).all(1).mean() >= 0.99
 
 
 def test_tiles_that_swap_places_are_learned_as_cells():
     train, test = Tiles.walk(3000, 0), Tiles.walk(200, 1)
-    rules = fit(sample_codes(Tiles.encode, Tiles.predict, train), 4, Tiles.layout)
-    assert isinstance(rules, CellRules)
-    assert rules.symbols.count == 9
-    assert fidelity(rules, sample_codes(Tiles.encode, Tiles.predict, test), Tiles.encode, test)["states"] == 100
+    learned = learn_symbols(Tiles.encode, Tiles.predict, train, test, actions=NAMES[:4], layout=Tiles.layout)
+    assert isinstance(learned.rules, CellRules)
+    assert learned.rules.symbols.count == 9
+    assert learned.fidelity["states"] == 100
 
 
 def gates(count: int, seed: int) -> Transitions:
@@ -67,12 +67,11 @@ def gates_predict(codes, actions):
 
 def test_bits_have_the_rules_they_were_made_with():
     train, test = gates(600, 0), gates(100, 1)
-    rules = fit(sample_codes(gates_encode, gates_predict, train), 2, None)
-    assert isinstance(rules, BitRules)
+    learned = learn_symbols(gates_encode, gates_predict, train, test, actions=("one", "two"))
+    assert isinstance(learned.rules, BitRules)
     found = [
-        (action, bit, rule.own, set(rule.literals))
-        for action, by_bit in enumerate(rules.by_action)
-        for bit, listed in enumerate(by_bit)
+        (action, rule.bit, rule.own, set(rule.literals))
+        for action, listed in enumerate(learned.rules.by_action)
         for rule in listed
     ]
     assert found == [
@@ -80,22 +79,26 @@ def test_bits_have_the_rules_they_were_made_with():
         (1, 3, 0, {(4, False)}),
         (1, 3, 1, {(4, False)}),
     ]
-    assert fidelity(rules, sample_codes(gates_encode, gates_predict, test), gates_encode, test)["states"] == 100
+    assert learned.fidelity["states"] == 100
 
 
 def test_codes_are_met_along_the_actions_that_were_taken(ice_val):
-    met = sample_codes(ice_encode, ice_predict, ice_val, pairs=1000, depth=2)
+    met = sample_codes(ice_encode, ice_predict, ice_val)
     assert (~met.imagined).sum() == len(ice_val) == 80
-    assert met.imagined.sum() == 4 * (19 + 18)  # four episodes of twenty steps
+    assert met.imagined.sum() == 4 * (19 + 18 + 17)  # four episodes of twenty steps
     once = met.imagined.nonzero()[0][:19]
-    assert np.array_equal(met.codes[once], met.after[met.frame[met.frame >= 0][:19]])
+    assert np.array_equal(met.codes[once], met.after[:19])
     assert np.array_equal(met.actions[once], ice_val.actions[1:20])
-    alone = sample_codes(ice_encode, ice_predict, dataclasses.replace(ice_val, episode=None), pairs=30)
-    assert (len(alone.codes), alone.imagined.any()) == (30, False)
+    alone = sample_codes(ice_encode, ice_predict, dataclasses.replace(ice_val, episode=None))
+    assert (len(alone.codes), alone.imagined.any()) == (80, False)
 
 
 def test_cells_with_too_many_symbols_get_rules_for_single_bits():
     train = gates(600, 0)
-    samples = sample_codes(lambda images: np.repeat(gates_encode(images), 32, axis=1), lambda codes, _: codes, train)
-    wide = dataclasses.replace(samples, codes=below(rng(0, "codes"), 2, samples.codes.shape).astype(bool))
-    assert isinstance(fit(wide, 2, Layout(6, 4, 8)), BitRules)
+
+    def encode(images):
+        return below(rng(0, "codes", len(images)), 2, (len(images), 192)).astype(bool)
+
+    layout = Layout(6, 4, 8)
+    learned = learn_symbols(encode, lambda codes, _: codes, train, train, actions=("one", "two"), layout=layout)
+    assert isinstance(learned.rules, BitRules)

@@ -12,10 +12,8 @@ import copy
 import importlib.util
 import logging
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -31,29 +29,21 @@ PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 COMPARED_AT_ONCE = 1024
 
 
-class _Encoder(nn.Module):
-    def __init__(self, model: WorldModel) -> None:
+class _Network(nn.Module):
+    """A model, and how it computes logits from the inputs of a file."""
+
+    def __init__(self, model: WorldModel, logits: Callable[..., Tensor]) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.logits = model, logits
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        logits = self.model.encoder(self.model.normalize(images))
-        return threshold(torch.sigmoid(logits)).bool(), logits
-
-
-class _Predictor(nn.Module):
-    def __init__(self, model: WorldModel) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, bits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        logits = self.model.predictor(bits.to(self.model.mean.dtype), self.model.one_hot(actions))
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        logits = self.logits(*inputs)
         return threshold(torch.sigmoid(logits)).bool(), logits
 
 
 def export_onnx(
     model: WorldModel, folder: str | Path, images: np.ndarray, actions: np.ndarray, *, overwrite: bool = False
-) -> dict[str, Any]:
+) -> None:
     """Write both files into a new folder, if onnxruntime computes exactly the model's bits.
 
     Args:
@@ -61,75 +51,50 @@ def export_onnx(
         actions: integers (N,), to compare the predicted next codes.
         overwrite: replace a folder that exists.
 
-    Returns:
-        How many images, codes and bits were compared.
-
     Raises:
         InputError: a package is missing, or there is nothing to compare.
         ExportFailed: a bit differs; nothing was written.
     """
-    require_packages()
+    if missing := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
+        raise InputError(f"exporting to ONNX needs {', '.join(missing)}; pip install 'dwmr[onnx]'")
     if len(images) < 2 or len(images) != len(actions):
         raise InputError(f"the check needs two or more images and as many actions, got {len(images)}, {len(actions)}")
     model = copy.deepcopy(model).cpu().eval()
     bits = model.encode(images)
-    nxt = model.predict(bits, actions)
-    pixels = torch.from_numpy(np.array(images[:2]))
-    chosen = torch.from_numpy(np.array(actions, dtype=np.int64))
+    next_bits = model.predict(bits, actions)
+    pixels = {"images": torch.from_numpy(np.array(images))}
+    codes = {"bits": bits, "actions": torch.from_numpy(np.array(actions, dtype=np.int64))}
+    encoder = _Network(model, lambda images: model.encoder(model.normalize(images)))
+    predictor = _Network(model, lambda bits, actions: model.predictor(bits.to(model.mean), model.one_hot(actions)))
     with atomic_folder(folder, overwrite=overwrite) as fresh:
-        _write(_Encoder(model), fresh / ENCODER, {"images": pixels}, "bits")
-        _write(_Predictor(model), fresh / PREDICTOR, {"bits": bits[:2], "actions": chosen[:2]}, "next_bits")
-        _compare(fresh / ENCODER, {"images": np.asarray(images)}, bits.numpy())
-        _compare(fresh / PREDICTOR, {"bits": bits.numpy(), "actions": chosen.numpy()}, nxt.numpy())
-    return {"images": len(images), "codes": len(images), "bits": model.bits}
+        _write(encoder, fresh / ENCODER, pixels, "bits", bits)
+        _write(predictor, fresh / PREDICTOR, codes, "next_bits", next_bits)
 
 
-def require_packages() -> None:
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise InputError(f"exporting to ONNX needs {', '.join(missing)}; pip install 'dwmr[onnx]'")
-
-
-def _write(module: nn.Module, path: Path, inputs: dict[str, Tensor], output: str) -> None:
-    count = torch.export.Dim("count")
-    with _quiet():
+def _write(network: _Network, path: Path, inputs: dict[str, Tensor], output: str, expected: Tensor) -> None:
+    """Write a network and compare what its file computes with what is expected: single inputs first, then batches."""
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # no messages about packages that are not needed
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         torch.onnx.export(
-            module.eval(),
-            tuple(inputs.values()),
+            network.eval(),
+            tuple(tensor[:2] for tensor in inputs.values()),
             str(path),
             input_names=list(inputs),
             output_names=[output, "logits"],
-            dynamic_shapes={name: {0: count} for name in inputs},
+            dynamic_shapes=(tuple({0: torch.export.Dim("count")} for _ in inputs),),
             dynamo=True,
             external_data=False,
             verbose=False,
         )
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Hide the exporter's messages about itself and about packages that are not needed."""
-    log = logging.getLogger("torch.onnx")
-    before = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        log.setLevel(before)
-
-
-def _compare(path: Path, inputs: dict[str, np.ndarray], expected: np.ndarray) -> None:
-    """Run single examples first, then batches."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    name = session.get_outputs()[0].name
     wrong = 0
     starts = [0, 1, *range(2, len(expected), COMPARED_AT_ONCE)]
     for start, end in zip(starts, [*starts[1:], len(expected)]):
-        (got,) = session.run([name], {key: value[start:end] for key, value in inputs.items()})
-        wrong += int((got != expected[start:end]).sum())
+        (got,) = session.run([output], {name: tensor[start:end].numpy() for name, tensor in inputs.items()})
+        wrong += int((got != expected[start:end].numpy()).sum())
     if wrong:
-        raise ExportFailed(f"{path.name}: {wrong} of {expected.size} bits differ under onnxruntime; nothing was left")
+        share = f"{wrong} of {expected.numel()} bits"
+        raise ExportFailed(f"{path.name}: {share} differ under onnxruntime; nothing was left")

@@ -7,21 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 
 import numpy as np
 
-from dwmr.errors import InputError
 from dwmr.models.world_model import WorldModel
 
 DIRECTIONS = {"up": (-1, 0), "right": (0, 1), "left": (0, -1), "down": (1, 0)}
 MAX_SYMBOLS = 16
 ALL_SETS, PAIRS = 5, 8  # with more symbols than these, atoms name at most two symbols, or one
 MIN_SHARE = 1e-3  # of all cells must show a pattern of bits for it to be a symbol
-
-
-Box = tuple[int, int, int, int]
-"""The first row and the row after the last one, then the same for columns."""
 
 
 @dataclass(frozen=True)
@@ -32,20 +28,6 @@ class Layout:
     rows: int
     cols: int
 
-    @property
-    def bits(self) -> int:
-        return self.depth * self.rows * self.cols
-
-    def place(self, bit: int) -> tuple[int, int, int]:
-        """The number of a bit within its cell, and the cell's row and column."""
-        return bit // (self.rows * self.cols), bit // self.cols % self.rows, bit % self.cols
-
-    def box(self, bit: int, height: int, width: int) -> Box:
-        """The pixels of the cell that a bit belongs to."""
-        _, row, col = self.place(bit)
-        rows, cols = edges(height, self.rows), edges(width, self.cols)
-        return int(rows[row]), int(rows[row + 1]), int(cols[col]), int(cols[col + 1])
-
     def patterns(self, codes: np.ndarray) -> np.ndarray:
         """bool (N, K) as integers (N, rows, cols); the first bit of a cell counts most."""
         grid = codes.reshape(-1, self.depth, self.rows, self.cols).astype(np.int64)
@@ -55,11 +37,6 @@ class Layout:
         """The inverse of `patterns`."""
         bits = patterns[:, None] >> np.arange(self.depth - 1, -1, -1)[:, None, None] & 1
         return bits.astype(bool).reshape(len(patterns), -1)
-
-
-def edges(length: int, pieces: int) -> np.ndarray:
-    """Where the pieces of a side begin, and where the last one ends."""
-    return np.arange(pieces + 1) * length // pieces
 
 
 def layout_of(model: WorldModel) -> Layout | None:
@@ -79,16 +56,12 @@ class Symbols:
     patterns: tuple[int, ...]
 
     @staticmethod
-    def found_in(codes: np.ndarray, layout: Layout) -> Symbols:
-        """The common patterns of codes bool (N, K), the most frequent first."""
+    def found_in(codes: np.ndarray, layout: Layout) -> Symbols | None:
+        """The common patterns of codes bool (N, K), the most frequent first; None if there are too many."""
         values, counts = np.unique(layout.patterns(codes), return_counts=True)
         order = np.argsort(-counts, kind="stable")
         common = [int(values[index]) for index in order if counts[index] >= MIN_SHARE * counts.sum()]
-        if len(common) > MAX_SYMBOLS:
-            raise InputError(
-                f"the cells show {len(common)} patterns of bits, more than the {MAX_SYMBOLS} that shared rules can use"
-            )
-        return Symbols(layout, tuple(common))
+        return Symbols(layout, tuple(common)) if len(common) <= MAX_SYMBOLS else None
 
     @property
     def count(self) -> int:
@@ -106,9 +79,6 @@ class Symbols:
         if symbol == self.edge:
             return "the edge"
         return format(self.patterns[symbol], f"0{self.layout.depth}b")
-
-    def names(self, symbols: Sequence[int]) -> str:
-        return " or ".join(map(self.name, symbols))
 
     def read(self, codes: np.ndarray) -> np.ndarray:
         """bool (N, K) as symbols, int8 (N, rows, cols)."""
@@ -140,15 +110,13 @@ class Atom:
     among: tuple[int, ...] = ()
 
     def text(self, symbols: Symbols, sign: bool = True) -> str:
-        shown, sought = symbols.names(self.shows), symbols.names(self.among)
+        shown, sought = (" or ".join(map(symbols.name, each)) for each in (self.shows, self.among))
         verb = "is" if sign else "is not"
         if self.kind == "anywhere":
             return f"{'some' if sign else 'no'} cell is {shown}"
         if self.kind == "at":
-            place = (
-                f"the next cell {self.direction}" if self.distance == 1 else f"{self.distance} cells {self.direction}"
-            )
-            return f"{place} {verb} {shown}"
+            place = "the next cell" if self.distance == 1 else f"{self.distance} cells"
+            return f"{place} {self.direction} {verb} {shown}"
         if self.shows == (symbols.edge,) or len(self.among) == 1:
             some = sign == (self.shows != (symbols.edge,))
             return f"{'some' if some else 'no'} cell {self.direction} is {sought}"
@@ -172,28 +140,25 @@ def all_atoms(symbols: Symbols) -> list[Atom]:
 
 def evaluate(atoms: list[Atom], grids: np.ndarray, symbols: Symbols) -> np.ndarray:
     """Where each atom holds: symbols (N, rows, cols) to bool (N, rows, cols, atoms)."""
+
+    @cache
+    def seen(direction: str, distance: int, among: tuple[int, ...]) -> np.ndarray:
+        """The symbol seen from each cell: at a distance, or the nearest one of a set."""
+        if distance:
+            return _shifted(grids, symbols.edge, direction, distance)
+        stops = np.isin(grids, among)
+        nearest = np.full_like(grids, symbols.edge)
+        for _ in range(max(grids.shape[1:]) - 1):
+            nearest = _shifted(np.where(stops, grids, nearest), symbols.edge, direction, 1)
+        return nearest
+
     found = np.empty((*grids.shape, len(atoms)), bool)
-    seen: dict[tuple[str, int, tuple[int, ...]], np.ndarray] = {}
     for index, atom in enumerate(atoms):
         if atom.kind == "anywhere":
             found[..., index] = np.isin(grids, atom.shows).any((1, 2), keepdims=True)
-            continue
-        key = (atom.direction, atom.distance, atom.among)
-        if key not in seen:
-            seen[key] = _seen_from(grids, symbols.edge, *key)
-        found[..., index] = np.isin(seen[key], atom.shows)
+        else:
+            found[..., index] = np.isin(seen(atom.direction, atom.distance, atom.among), atom.shows)
     return found
-
-
-def _seen_from(grids: np.ndarray, edge: int, direction: str, distance: int, among: tuple[int, ...]) -> np.ndarray:
-    """The symbol seen from each cell: at a distance, or the nearest one of a set."""
-    if distance:
-        return _shifted(grids, edge, direction, distance)
-    stops = np.isin(grids, among)
-    sight = np.full_like(grids, edge)
-    for _ in range(max(grids.shape[1:]) - 1):
-        sight = _shifted(np.where(stops, grids, sight), edge, direction, 1)
-    return sight
 
 
 def _shifted(grids: np.ndarray, edge: int, direction: str, distance: int) -> np.ndarray:

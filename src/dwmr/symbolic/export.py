@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,21 +14,15 @@ import numpy as np
 from dwmr.data.transitions import Transitions
 from dwmr.files import atomic_folder
 from dwmr.models.callables import Encode, Predict, as_bits
-from dwmr.symbolic import fast_downward, pddl
-from dwmr.symbolic.cell_pictures import bits_png, symbols_png
-from dwmr.symbolic.cells import Layout
-from dwmr.symbolic.code_samples import fidelity, sample_codes
-from dwmr.symbolic.listing import BITS_PICTURE, SYMBOLS_PICTURE, listing
-from dwmr.symbolic.rules import BitRules, CellRules, fit
-from dwmr.symbolic.saliency import FRAMES, boxes, influence
-from dwmr.worlds.registry import find_world
-from dwmr.worlds.tasks import Task
+from dwmr.plotting.pictures import figure_png, image_axes, to_picture
+from dwmr.symbolic import pddl
+from dwmr.symbolic.cells import Layout, Symbols
+from dwmr.symbolic.rules import BitRules, CellRules, fidelity, sample_codes
 
-DOMAIN, PROBLEM, RULES, FIDELITY, SOLUTION = "domain.pddl", "problem.pddl", "rules.md", "fidelity.json", "solution.json"
-EXPORTED = (DOMAIN, PROBLEM, RULES, FIDELITY, SOLUTION, SYMBOLS_PICTURE, BITS_PICTURE)
-PICTURED = 400  # frames from which the pictures are cut
-
-log = logging.getLogger("dwmr")
+DOMAIN, PROBLEM, RULES, FIDELITY, PICTURE = "domain.pddl", "problem.pddl", "rules.md", "fidelity.json", "symbols.png"
+EXPORTED = (DOMAIN, PROBLEM, RULES, FIDELITY, PICTURE)
+PICTURED = 400  # frames from which the picture is cut
+EXAMPLES = 6  # of each symbol
 
 
 @dataclass(frozen=True)
@@ -39,13 +32,6 @@ class SymbolicModel:
     rules: CellRules | BitRules
     fidelity: dict[str, Any]
     actions: Sequence[str]
-
-    @property
-    def domain(self) -> str:
-        return pddl.domain(self.rules, self.actions)
-
-    def problem(self, start: np.ndarray, goal: np.ndarray, name: str = "problem") -> str:
-        return pddl.problem(self.rules, start, goal, name)
 
 
 def learn_symbols(
@@ -62,55 +48,12 @@ def learn_symbols(
     The rules are shared by the cells of the layout; without a layout, or if its cells show too many symbols, each bit
     gets its own.
     """
-    rules = fit(sample_codes(encode, predict, train), train.n_actions, layout)
-    judged = fidelity(rules, sample_codes(encode, predict, test), encode, test)
-    form = "cells" if isinstance(rules, CellRules) else "bits"
-    return SymbolicModel(rules, {"form": form, "rules": rules.size, **judged}, actions)
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """Images uint8 (C, H, W) of the start and the goal; the planning task of a world that they show, if any."""
-
-    name: str
-    start: np.ndarray
-    goal: np.ndarray
-    task: Task | None = None
-
-    @classmethod
-    def of_world(cls, name: str, number: int) -> Problem:
-        """A planning task of a world, such as a level of IceSlider."""
-        return cls.of_task(find_world(name).task(number))
-
-    @classmethod
-    def of_task(cls, task: Task) -> Problem:
-        """A planning task; the problem's name is the start of the task's name, such as ``level-2000``."""
-        name = task.name.partition(",")[0].replace(" ", "-")
-        return cls(name, task.paint(task.start), task.paint(task.goal), task)
-
-    def codes(self, encode: Encode) -> np.ndarray:
-        """The codes of start and goal, bool (2, K)."""
-        return as_bits(encode(np.stack([self.start, self.goal])))
-
-
-def solve(
-    model: SymbolicModel, encode: Encode, predict: Predict, problem: Problem, seconds: float = fast_downward.SECONDS
-) -> dict[str, Any]:
-    """What Fast Downward finds, whether the predictor agrees, and whether the plan solves the task in its world."""
-    start, goal = problem.codes(encode)
-    answer = fast_downward.solve(model.domain, model.problem(start, goal, problem.name), seconds=seconds)
-    found: dict[str, Any] = {"outcome": answer.outcome, "plan": None, "seconds": answer.seconds}
-    if answer.plan is None:
-        return found
-    plan = [list(model.actions).index(name) for name in answer.plan]
-    code: Any = encode(problem.start[None])
-    for action in plan:
-        code = predict(code, np.array([action]))
-    found |= {"plan": list(answer.plan), "length": len(plan)}
-    found["predictor_agrees"] = bool((as_bits(code)[0] == goal).all())
-    if problem.task is not None:
-        found |= {"reached": problem.task.solved_by(plan), "shortest": problem.task.optimal}
-    return found
+    samples = sample_codes(encode, predict, train)
+    symbols = None if layout is None else Symbols.found_in(samples.codes[~samples.imagined], layout)
+    rules: CellRules | BitRules = (
+        BitRules.fit(samples, train.n_actions) if symbols is None else CellRules.fit(samples, train.n_actions, symbols)
+    )
+    return SymbolicModel(rules, fidelity(rules, sample_codes(encode, predict, test)), actions)
 
 
 def export_pddl(
@@ -119,36 +62,60 @@ def export_pddl(
     train: Transitions,
     folder: str | Path,
     *,
-    problem: Problem | None = None,
-    solution: dict[str, Any] | None = None,
+    problem: str | None = None,
     overwrite: bool = False,
-    seed: int = 0,
 ) -> list[str]:
-    """Write everything into a new folder, or with ``overwrite`` in place of an old one; the names of the files."""
-    images = np.asarray(train.obs[:: -(-len(train) // PICTURED)])
-    size = train.image_shape[1:]
-    rules = model.rules
-    shares = influence(encode, images[:FRAMES], seed=seed) if isinstance(rules, BitRules) else None
-    pixels = None if shares is None else boxes(shares, *size)
-    pictures: dict[str, bytes] = {}
-    if importlib.util.find_spec("matplotlib") is None:
-        log.info("no picture beside the rules: it needs matplotlib; pip install 'dwmr[report]'")
-    elif isinstance(rules, CellRules):
-        pictures[SYMBOLS_PICTURE] = symbols_png(rules.symbols, images, as_bits(encode(images)))
-    elif shares is not None and pixels is not None:
-        pictures[BITS_PICTURE] = bits_png(shares, pixels, *size)
-    texts = {
-        DOMAIN: model.domain,
-        RULES: listing(rules, model.actions, train.image_shape, model.fidelity, pixels, bool(pictures)),
-        FIDELITY: json.dumps(model.fidelity, indent=2) + "\n",
-    }
+    """Write domain, rules, fidelity and a problem (as PDDL) into a new folder, or over an old one; the files' names."""
+    domain, figures = pddl.domain(model.rules, model.actions), json.dumps(model.fidelity, indent=2) + "\n"
+    files = {DOMAIN: domain.encode(), FIDELITY: figures.encode()}
     if problem is not None:
-        start, goal = problem.codes(encode)
-        texts[PROBLEM] = model.problem(start, goal, problem.name)
-    if solution is not None:
-        texts[SOLUTION] = json.dumps(solution, indent=2) + "\n"
-    files = pictures | {name: text.encode() for name, text in texts.items()}
+        files[PROBLEM] = problem.encode()
+    if isinstance(model.rules, CellRules) and importlib.util.find_spec("matplotlib") is not None:
+        images = np.asarray(train.obs[:: -(-len(train) // PICTURED)])
+        files[PICTURE] = _symbols_png(model.rules.symbols, images, as_bits(encode(images)))
+    files[RULES] = _listing(model, PICTURE in files).encode()
     with atomic_folder(folder, overwrite=overwrite) as fresh:
         for name, content in files.items():
             (fresh / name).write_bytes(content)
     return sorted(files)
+
+
+def _listing(model: SymbolicModel, picture: bool) -> str:
+    """All rules in words, as Markdown."""
+    rules, found = model.rules, model.fidelity
+    lines = [
+        "# What the model has learned",
+        "",
+        f"{found['rules']} rules stand in for the predictor. On {found['pairs']:,} held-out codes and actions they "
+        f"give the predictor's next code in {found['states']:.2f}% of cases (predicting no change: "
+        f"{found['copy']:.2f}%) and {found['bits']:.3f}% of its bits. Where no rule applies, nothing changes.",
+    ]
+    if isinstance(rules, CellRules):
+        rows, cols = rules.symbols.layout.rows, rules.symbols.layout.cols
+        lines += ["", f"The rules are shared by the {rows}×{cols} cells of the code. A cell is named by its bits."]
+    if picture:
+        lines += ["", f"![What cells of each symbol look like]({PICTURE})"]
+    for name, listed in zip(model.actions, rules.by_action):
+        lines += ["", f"## On {name}"]
+        for rule in listed:
+            wrong = f", wrong in {rule.wrong:,}" if rule.wrong else ""
+            lines.append(f"- {rules.in_words(rule)} ({rule.right:,} cases{wrong})")
+        if not listed:
+            lines.append("- nothing changes")
+    return "\n".join(lines) + "\n"
+
+
+def _symbols_png(symbols: Symbols, images: np.ndarray, codes: np.ndarray) -> bytes:
+    """One row for each symbol: cells that show it, cut from images uint8 (N, C, H, W) with codes (N, K)."""
+    read = symbols.read(codes)
+    rows, cols = (np.arange(cells + 1) * side // cells for cells, side in zip(read.shape[1:], images.shape[2:]))
+    figure, axes = image_axes(symbols.count, EXAMPLES, 0.6 * EXAMPLES + 1.1, 0.62 * symbols.count + 0.1)
+    for symbol in range(symbols.count):
+        places = np.argwhere(read == symbol)
+        chosen = places[np.linspace(0, len(places) - 1, min(EXAMPLES, len(places))).astype(int)]
+        for axis, (frame, row, col) in zip(axes[symbol], chosen):
+            cut = images[frame, :, rows[row] : rows[row + 1], cols[col] : cols[col + 1]]
+            axis.imshow(to_picture(cut), interpolation="nearest")
+        first = axes[symbol, 0]
+        first.text(-0.25, 0.5, symbols.name(symbol), transform=first.transAxes, ha="right", va="center")
+    return figure_png(figure)

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from dwmr.errors import InputError
 
-VARIABLE = "DWMR_FAST_DOWNWARD"
-OPTIMAL = "astar(blind())"
+SEARCH = "astar(blind())"  # optimal, and accepts derived predicates
 SECONDS = 60.0  # the time it may take
-SOLVED, EXHAUSTED = {0, 1, 2, 3}, {10, 11, 12}  # exit codes; 10 and 11 are proofs, 12 an incomplete search
+OUT_OF_TIME = 23  # an exit code
+OUTCOMES = {"solved": range(4), "exhausted": range(10, 13), "out of budget": range(20, 30)}  # their exit codes
 
 
 @dataclass(frozen=True)
@@ -32,62 +32,49 @@ class Answer:
 
 
 def find() -> list[str]:
-    """The command of Fast Downward: from ``$DWMR_FAST_DOWNWARD``, from the path, or from the wheel.
+    """The command of Fast Downward: from the path, or from the wheel.
 
     Raises:
         InputError: there is none.
     """
-    if own := os.environ.get(VARIABLE):
-        if not Path(own).is_file():
-            raise InputError(f"${VARIABLE} names {own}, which is no file")
-        return [sys.executable, own] if own.endswith(".py") else [own]
     if found := shutil.which("fast-downward") or shutil.which("fast-downward.py"):
         return [found]
     spec = importlib.util.find_spec("up_fast_downward")
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        script = Path(folder) / "downward" / "fast-downward.py"
-        if script.is_file():
-            return [sys.executable, str(script)]
-    raise InputError(f"Fast Downward was not found; pip install 'dwmr[pddl]', or name it in ${VARIABLE}")
+    if spec is None or spec.origin is None:
+        raise InputError("Fast Downward was not found; pip install 'dwmr[pddl]', or put fast-downward on the path")
+    return [sys.executable, str(Path(spec.origin).parent / "downward" / "fast-downward.py")]
 
 
-def solve(domain: str, problem: str, *, search: str = OPTIMAL, seconds: float = SECONDS) -> Answer:
-    """Run Fast Downward on a domain and a problem.
+def solve(domain: str, problem: str, *, seconds: float = SECONDS) -> Answer:
+    """Find a shortest plan for a domain and a problem with Fast Downward.
 
     Raises:
         InputError: it is missing, or it refuses the files.
     """
-    command = [*find(), "--plan-file", "plan", "domain.pddl", "problem.pddl", "--search", search]
+    command = [*find(), "--plan-file", "plan", "domain.pddl", "problem.pddl", "--search", SEARCH]
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="dwmr-") as name:
         folder = Path(name)
         (folder / "domain.pddl").write_text(domain, encoding="utf-8")
         (folder / "problem.pddl").write_text(problem, encoding="utf-8")
-        status, message = _run(command, folder, seconds)
+        process = subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        )
+        try:
+            out, _ = process.communicate(timeout=seconds)
+            status = process.returncode
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)  # with its child processes
+            out, _ = process.communicate()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            status = OUT_OF_TIME
         took = time.perf_counter() - began
-        if status in SOLVED:
-            return Answer("solved", read_plan((folder / "plan").read_text(encoding="utf-8")), took)
-    if status in EXHAUSTED:
-        return Answer("exhausted", None, took)
-    if status is None or 20 <= status < 30:
-        return Answer("out of budget", None, took)
-    raise InputError(f"Fast Downward ended with status {status}: {message}")
-
-
-def _run(command: list[str], folder: Path, seconds: float) -> tuple[int | None, str]:
-    """The exit status, None when time was up, and the last line of output. Its child processes end with it."""
-    process = subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    try:
-        out, err = process.communicate(timeout=seconds)
-    except BaseException as error:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        if isinstance(error, subprocess.TimeoutExpired):
-            return None, ""
-        raise
-    return process.returncode, (err.strip() or out.strip() or "nothing").splitlines()[-1]
+        plan = read_plan((folder / "plan").read_text(encoding="utf-8")) if status in OUTCOMES["solved"] else None
+    for outcome, codes in OUTCOMES.items():
+        if status in codes:
+            return Answer(outcome, plan, took)
+    raise InputError(f"Fast Downward ended with status {status}: {' '.join(out.split())[-200:]}")
 
 
 def read_plan(text: str) -> tuple[str, ...]:

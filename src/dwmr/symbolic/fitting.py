@@ -21,6 +21,7 @@ class Rule:
     literals: tuple[tuple[int, bool], ...]
     right: int = 0  # examples of the fit where it applies, by whether they became ``target``
     wrong: int = 0
+    bit: int = -1  # whose value it is, in rules for single bits
 
 
 @dataclass
@@ -28,8 +29,7 @@ class _Node:
     rows: np.ndarray
     counts: np.ndarray  # examples by next value, (V,)
     feature: int = -1
-    without: _Node | None = None
-    having: _Node | None = None
+    parts: tuple[_Node, ...] = ()  # without the feature, and with it
 
     @property
     def errors(self) -> float:
@@ -48,19 +48,16 @@ def fit_rules(features: np.ndarray, own: np.ndarray, after: np.ndarray, n_values
     for value in np.unique(own[own != after]):
         chosen = own == value
         rows, counts = _distinct(features[chosen], after[chosen], n_values)
-        tree = _grow(rows.astype(np.float32), counts)
-        found = [rule for rule in _leaves(tree, int(value), ()) if rule.target != value]
-        rules += _without_repeats([_shorten(rule, rows, counts) for rule in found])
+        _, leaves = _leaves(_grow(rows.astype(np.float32), counts), int(value))
+        rules += _without_repeats([_shorten(rule, rows, counts) for rule in leaves if rule.target != value])
     return rules
 
 
 def apply_rules(rules: list[Rule], features: np.ndarray, own: np.ndarray) -> np.ndarray:
     """The next values (M,)."""
-    after, open_ = own.copy(), np.ones(len(own), bool)
-    for rule in rules:
-        fires = open_ & (own == rule.own) & holds(rule, features)
-        after[fires] = rule.target
-        open_ &= ~fires
+    after = own.copy()
+    for rule in reversed(rules):  # the first one that applies counts
+        after[(own == rule.own) & holds(rule, features)] = rule.target
     return after
 
 
@@ -88,7 +85,7 @@ def _distinct(features: np.ndarray, after: np.ndarray, n_values: int) -> tuple[n
 
 
 def _grow(features: np.ndarray, counts: np.ndarray) -> _Node:
-    """Split the best leaf again and again, then cut branches that correct too few examples."""
+    """A tree whose best leaf was split again and again."""
     root = _Node(np.arange(len(counts)), counts.sum(0))
     open_ = [(*_best_split(root, features, counts), 0, root)]
     leaves = 1
@@ -98,10 +95,9 @@ def _grow(features: np.ndarray, counts: np.ndarray) -> _Node:
             continue
         has = features[node.rows, feature] > 0
         node.feature = feature
-        node.without, node.having = (_Node(rows, counts[rows].sum(0)) for rows in (node.rows[~has], node.rows[has]))
-        open_ += [(*_best_split(part, features, counts), depth + 1, part) for part in (node.without, node.having)]
+        node.parts = tuple(_Node(rows, counts[rows].sum(0)) for rows in (node.rows[~has], node.rows[has]))
+        open_ += [(*_best_split(part, features, counts), depth + 1, part) for part in node.parts]
         leaves += 1
-    _cut(root)
     return root
 
 
@@ -124,33 +120,20 @@ def _best_split(node: _Node, features: np.ndarray, counts: np.ndarray) -> tuple[
 
 def _entropy(counts: np.ndarray) -> np.ndarray:
     """The entropy of each row, times its sum."""
-    counts = np.maximum(counts.astype(np.float64), 0)
-    total = counts.sum(1, keepdims=True)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        parts = np.where(counts > 0, counts * np.log2(total / counts), 0)
-    return parts.sum(1)
+    counts = counts.astype(np.float64)
+    return (counts * np.log2(np.maximum(counts.sum(1, keepdims=True), 1) / np.maximum(counts, 1))).sum(1)
 
 
-def _cut(node: _Node) -> tuple[float, int]:
-    """Cut branches that correct too few examples; errors and leaves of what is left."""
-    if node.without is None or node.having is None:
-        return node.errors, 1
-    parts = _cut(node.without), _cut(node.having)
-    errors, leaves = parts[0][0] + parts[1][0], parts[0][1] + parts[1][1]
-    if node.errors - errors < MIN_CORRECTED * (leaves - 1):
-        node.without = node.having = None
-        return node.errors, 1
-    return errors, leaves
-
-
-def _leaves(node: _Node, own: int, path: tuple[tuple[int, bool], ...]) -> list[Rule]:
-    if node.without is None or node.having is None:
-        target = int(node.counts.argmax())
-        return [Rule(own, target, path)]
-    return [
-        *_leaves(node.without, own, (*path, (node.feature, False))),
-        *_leaves(node.having, own, (*path, (node.feature, True))),
-    ]
+def _leaves(node: _Node, own: int, path: tuple[tuple[int, bool], ...] = ()) -> tuple[float, list[Rule]]:
+    """The errors and the leaves of a tree, as rules, without branches that correct too few examples."""
+    leaf = node.errors, [Rule(own, int(node.counts.argmax()), path)]
+    if not node.parts:
+        return leaf
+    without, having = (
+        _leaves(part, own, (*path, (node.feature, sign))) for part, sign in zip(node.parts, (False, True))
+    )
+    errors, rules = without[0] + having[0], without[1] + having[1]
+    return leaf if node.errors - errors < MIN_CORRECTED * (len(rules) - 1) else (errors, rules)
 
 
 def _shorten(rule: Rule, features: np.ndarray, counts: np.ndarray) -> Rule:
