@@ -16,7 +16,7 @@ from dwmr.errors import InputError
 from dwmr.seeding import below, rng, shuffled
 from dwmr.worlds.actions import MOVES, NAMES, target
 from dwmr.worlds.digits import Digits, load_digits
-from dwmr.worlds.tasks import Rules, StateNumbers, Task
+from dwmr.worlds.tasks import Rules, StateNumbers, Task, distance
 from dwmr.worlds.world import World
 
 TILE = 28
@@ -110,7 +110,7 @@ class SlidingTiles(World):
             raise InputError(f"sliding tiles have planning tasks of size 3×3 only, got {self.size}")
         start, goal = _pairs(seed, max(number + 1, self.task_numbers.stop))[number]
         generator = rng(seed, "planning", f"{self.name} digits", number)
-        return Task(f"pair {number}", self, start, goal, fewest_moves(start, goal), generator)
+        return Task(f"pair {number}", self, start, goal, distance(self, start, goal), generator)
 
     def rules(self) -> Rules:
         rows, cols = self._shape
@@ -146,15 +146,18 @@ def goal_board(rows: int, cols: int) -> np.ndarray:
 
 def step(board: np.ndarray, action: int) -> np.ndarray:
     """The board after one action; an illegal move changes nothing."""
-    return step_batch(board[None], np.array([action]))[0]
+    if action not in MOVES:
+        raise ValueError(f"actions must lie between 0 and {len(MOVES) - 1}, got {action}")
+    blank = int(board.argmin())
+    end = _blank_moves(*board.shape)[blank, action]
+    after = board.copy()
+    after.flat[blank] = board.flat[end]
+    after.flat[end] = 0
+    return after
 
 
 def step_batch(boards: np.ndarray, actions: np.ndarray) -> np.ndarray:
     """Boards (N, rows, cols) after one action each (N,)."""
-    actions = np.asarray(actions)
-    outside = (actions < 0) | (actions >= len(MOVES))
-    if outside.any():
-        raise ValueError(f"actions must lie between 0 and {len(MOVES) - 1}, got {actions[outside][0]}")
     n, rows, cols = boards.shape
     after = boards.reshape(n, rows * cols).copy()
     frames = np.arange(n)
@@ -178,34 +181,6 @@ def solvable(board: np.ndarray, goal: np.ndarray) -> bool:
     swaps = np.triu(order[:, None] > order).sum()
     distance = np.abs(np.argwhere(board == 0) - np.argwhere(goal == 0)).sum()
     return bool((swaps + distance) % 2 == 0)
-
-
-def fewest_moves(start: np.ndarray, goal: np.ndarray) -> int:
-    """Length of a shortest solution of the 8-puzzle from one board (3, 3) to another.
-
-    Tiles are renamed so that the goal is the solved board with its blank at the same cell; for each of these nine
-    goals the distances of all boards are computed once.
-    """
-    if not solvable(start, goal):
-        raise ValueError("no moves lead from the start to the goal")
-    blank = int(np.argmin(goal))
-    names = np.insert(np.argsort(np.delete(goal.ravel(), blank)) + 1, 0, 0)
-    numbers, moves = _all_distances(blank)
-    return int(moves[np.searchsorted(numbers, TileRules().number(names[start]))])
-
-
-@functools.cache
-def _all_distances(blank: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of all boards, rising, and their distances to the board 1 to 8 with the blank at the given cell."""
-    rules = TileRules()
-    layers = [np.array([rules.number(np.insert(np.arange(1, 9), blank, 0))])]
-    while len(layers[-1]):
-        ends, possible = rules.successors(layers[-1])
-        layers.append(np.setdiff1d(ends[possible], layers[-2] if len(layers) > 1 else []))  # no move stays in a layer
-    numbers = np.concatenate(layers)
-    distances = np.repeat(np.arange(len(layers)), [len(layer) for layer in layers])
-    order = np.argsort(numbers)
-    return numbers[order], distances[order]
 
 
 @functools.lru_cache(maxsize=4)
