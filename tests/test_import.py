@@ -8,7 +8,7 @@ from pathlib import Path
 import dwmr
 
 SOURCE = str(Path(dwmr.__file__).parents[1])
-OPTIONAL = ("gymnasium", "rich", "typer", "matplotlib", "sklearn", "optuna", "tensorboard", "onnxruntime", "PIL")
+OPTIONAL = ("gymnasium", "rich", "typer", "matplotlib", "sklearn", "optuna", "onnxruntime", "PIL")
 
 
 def run(script: str) -> str:

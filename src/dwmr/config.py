@@ -48,6 +48,7 @@ NO_CHANGE = Hyper(**dict.fromkeys(HYPER_NAMES, 1.0))
 
 
 RENAMED = {"slow_start": "init_from_slow_features"}  # options of version 0.1 by their present names
+REMOVED = {"noisy_predictor": False}  # options of version 0.1 that are gone, with the value that is left
 
 # Options that act through the hyperparameters of an epoch alone.
 _SHAPES = ("schedules", "cross_from", "cross_to", "predictor_first", "cosine", "cosine_from", "warmup")
@@ -69,7 +70,6 @@ class Config:
     epochs: int = 40
     batch_size: int = 256
     triplets: int = 0  # triplets sampled for the coskewness in each update; 0: all of them
-    noisy_predictor: bool = False  # variational models: the predictor sees noised probabilities too
     schedules: bool = True  # False: every factor counts as 1
     hyper: Hyper = field(default_factory=Hyper)
     factors: Hyper = NO_CHANGE  # each quantity is multiplied by its factor at the end of every epoch
@@ -142,7 +142,7 @@ class Config:
                 flat.update(value)
             elif name == "factors":
                 flat.update({key + FACTOR_SUFFIX: number for key, number in value.items()})
-            else:
+            elif name not in REMOVED or value != REMOVED[name]:
                 flat[RENAMED.get(name, name)] = value
         return Config().replace(**flat)
 

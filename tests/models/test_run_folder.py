@@ -40,7 +40,7 @@ def test_what_a_run_says_of_itself(run, tiny):
 
 def test_a_field_that_an_older_run_lacks_takes_its_default(run, tiny):
     config = json.loads((run / RUN).read_text())["config"]
-    del config["noisy_predictor"], config["hyper"]["temperature"]
+    del config["schedules"], config["hyper"]["temperature"]
     edit(run, config=config)
     assert read_info(run).config == TINY
     assert WorldModel.load(run).encode(tiny.obs).shape == (64, 12)

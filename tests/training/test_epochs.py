@@ -65,7 +65,7 @@ def run(configs: list[Config], seeds: list[int], data, epochs=EPOCHS, scheme=Non
     if len(seeds) == 1:
         for optimizer in (states[0].codes_optimizer, states[0].predictor_optimizer):
             optimizer.param_groups[0]["lr"] = hyper.lr
-    learner = Learner(states, family, hyper.lr, noisy_predictor=first.noisy_predictor)
+    learner = Learner(states, family, hyper.lr)
     loader = Loader(
         data,
         CPU,
@@ -92,7 +92,7 @@ SETTINGS = [
     ("dwmr", {"tau_factor": 0.9, "lr_factor": 0.8}),
     ("dwmr", {"scheme": "two_step_st", "triplets": 50}),
     ("dwmr", {"scheme": "soft"}),
-    ("dwmr+beta-vae", {"scheme": "straight_through", "noisy_predictor": True, "temperature": 0.7}),
+    ("dwmr+beta-vae", {"scheme": "straight_through", "temperature": 0.7}),
     ("deepcubeai", {}),
     ("ae", {}),
 ]

@@ -22,8 +22,8 @@ from dwmr.files import locked
 from dwmr.models.run_folder import CHECKPOINT, METRICS, RUN, read_metrics, read_tensors
 from dwmr.presets import PRESETS
 from dwmr.training import trainer
-from dwmr.training.epoch_records import warn_if_collapsed
 from dwmr.training.objectives import OBJECTIVES, Objective
+from dwmr.training.run_group import warn_if_collapsed
 
 SOURCE = str(Path(dwmr.__file__).parents[1])
 
@@ -404,7 +404,7 @@ def test_an_epoch_whose_warning_is_an_error_is_saved_all_the_same(tiny, tmp_path
 def test_a_warning_about_one_run_that_is_an_error_loses_no_epoch_of_another(tiny, tmp_path):
     all_ones = Objective({"zeros": lambda codes, hyper: 1 - codes.probs.mean((-2, -1))}, weights={"zeros": 1.0})
     config, folders = TINY.replace(epochs=50, lr=0.05), [tmp_path / "a", tmp_path / "b"]
-    job = trainer.Job(all_ones, tiny, None, torch.device("cpu"), False, False, None, None)
+    job = trainer.Job(all_ones, tiny, None, torch.device("cpu"), False, False, None)
     members = trainer._make_members(job, [config] * 2, [0, 1], folders, {}, ())
     with pytest.raises(RuntimeWarning, match="collapsing"):
         trainer.train_group(job, members)
@@ -432,7 +432,6 @@ def test_a_warning_about_one_run_that_is_an_error_loses_no_epoch_of_another(tiny
             {"config": preset("generic/ae", bits=12, batch_size=16), "decoder": lambda: Constant(2, 8, 8)},
             r"decoder must return images of shape \(N, C, H, W\) = \(2, 1, 8, 8\), got \(2, 8, 8\)",
         ),
-        ({"tensorboard": True, "out": None}, "TensorBoard logging needs a run folder"),
     ],
 )
 def test_bad_arguments_are_refused_before_anything_is_written(tiny, tmp_path, arguments, message):
@@ -536,7 +535,7 @@ class Counting(OwnEncoder):
 def test_runs_that_cannot_be_one_program_are_trained_side_by_side(tiny, encoder):
     own = {"encoder": encoder, "predictor": OwnPredictor}
     config = TINY.replace(encoder="custom", predictor="custom")
-    job = trainer.Job(OBJECTIVES["dwmr"], tiny, tiny, torch.device("cpu"), True, False, None, None)
+    job = trainer.Job(OBJECTIVES["dwmr"], tiny, tiny, torch.device("cpu"), True, False, None)
     members = trainer._make_members(job, [config] * 2, [3, 4], [None] * 2, own, tuple(own))
     trainer.train_group(job, members)
     for member in members:
@@ -556,14 +555,6 @@ def test_an_objective_of_ones_own(tiny, tmp_path):
     assert run.metrics[-1]["terms"]["few_ones"] < run.metrics[0]["terms"]["few_ones"]
     assert run.metrics[-1]["bits"]["ones"] < usual.metrics[-1]["bits"]["ones"]
     assert same(WorldModel.load(tmp_path / "run"), run.model)
-
-
-def test_tensorboard(tiny, tmp_path):
-    train(TINY, train=tiny, val=tiny, out=tmp_path / "run", tensorboard=True)
-    (events,) = (tmp_path / "run" / "tensorboard").iterdir()
-    content = events.read_bytes()
-    for tag in (b"terms/pred", b"bits/dead", b"val/exact_next", b"hyper/lr"):
-        assert tag in content
 
 
 # Every preset

@@ -64,7 +64,6 @@ def train(
     fast: Annotated[
         str, typer.Option(help="auto: accelerated operations where they fit; off: plain PyTorch.")
     ] = "auto",
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard logs.")] = False,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -74,7 +73,7 @@ def train(
     --resume.
     """
     config = preset(name).replace(**_values_in(values) | parse_settings(settings or []))
-    check_choices(config, tensorboard=tensorboard, fast=fast)
+    check_choices(config, fast=fast)
     resolve_device(device)
     if seeds is not None and seed:
         raise InputError("give --seed or --seeds, not both")
@@ -97,7 +96,6 @@ def train(
         device=device,
         resume=resume,
         fast=fast,
-        tensorboard=tensorboard,
     )
     ended = {str(folder): result for folder, result in zip(folders.values(), results)}
     done = {folder: result for folder, result in ended.items() if isinstance(result, dwmr.Run)}

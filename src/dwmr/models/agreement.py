@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dwmr.data.transitions import Transitions
 from dwmr.models.callables import as_bits
-from dwmr.models.world_model import WorldModel
+from dwmr.models.world_model import Array, WorldModel
 
 
 def agreement(predicted: np.ndarray, actual: np.ndarray) -> dict[str, float]:
@@ -15,7 +14,7 @@ def agreement(predicted: np.ndarray, actual: np.ndarray) -> dict[str, float]:
     return {"exact_next": 100 * float(same.all(1).mean()), "bits_next": 100 * float(same.mean())}
 
 
-def next_code_agreement(model: WorldModel, transitions: Transitions) -> dict[str, float]:
+def next_code_agreement(model: WorldModel, obs: Array, actions: Array, next_obs: Array) -> dict[str, float]:
     """`agreement` between the codes that a model predicts one step ahead and the codes of the next frames."""
-    predicted = model.predict(model.encode(transitions.obs), np.asarray(transitions.actions))
-    return agreement(as_bits(predicted), as_bits(model.encode(transitions.next_obs)))
+    predicted = model.predict(model.encode(obs), actions)
+    return agreement(as_bits(predicted), as_bits(model.encode(next_obs)))

@@ -6,6 +6,7 @@ folder can be loaded at any moment. Nothing is ever unpickled.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -49,19 +50,7 @@ class RunInfo:
     distilled: Mapping[str, Any] | None = None  # from which run and how, if it was
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "config": self.config.to_dict(),
-            "seed": self.seed,
-            "image_shape": list(self.image_shape),
-            "n_actions": self.n_actions,
-            "decoder": self.decoder,
-            "own_parts": list(self.own_parts),
-            "data": self.data,
-            "versions": dict(self.versions),
-            **({"distilled": dict(self.distilled)} if self.distilled else {}),
-        }
+        return {"format": FORMAT, "version": VERSION, **dataclasses.asdict(self)}
 
 
 def info_of(
@@ -87,18 +76,13 @@ def read_info(folder: str | Path) -> RunInfo:
         sizes = [*stored["image_shape"], stored["n_actions"], stored["seed"]]
         if len(sizes) != 5 or not all(type(size) is int and size >= 0 for size in sizes):
             raise InputError(f"image_shape, n_actions and seed must be whole numbers, got {sizes}")
-        c, h, w = stored["image_shape"]
-        return RunInfo(
-            config=Config.from_dict(stored["config"]),
-            seed=stored["seed"],
-            image_shape=(c, h, w),
-            n_actions=stored["n_actions"],
-            decoder=stored["decoder"],
-            own_parts=tuple(stored["own_parts"]),
-            data=stored["data"],
-            versions=stored["versions"],
-            distilled=stored.get("distilled"),
-        )
+        stored |= {
+            "config": Config.from_dict(stored["config"]),
+            "image_shape": tuple(stored["image_shape"]),
+            "own_parts": tuple(stored["own_parts"]),
+            "distilled": stored.get("distilled"),
+        }
+        return RunInfo(**{each.name: stored[each.name] for each in dataclasses.fields(RunInfo)})
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
@@ -107,14 +91,7 @@ def read_info(folder: str | Path) -> RunInfo:
 
 def epochs_done(folder: str | Path) -> int:
     """The number of epochs that the folder's checkpoint has finished."""
-    path = Path(folder) / CHECKPOINT
-    if not path.is_file():
-        raise InputError(f"{folder} has no {CHECKPOINT}")
-    try:
-        with safe_open(path, framework="pt") as file:
-            return int((file.metadata() or {})["epoch"])
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise InputError(f"{path} is truncated or not a checkpoint: {error}") from error
+    return read_tensors(folder)[1]
 
 
 def checkpoint_digest(folder: str | Path) -> str:
@@ -222,8 +199,9 @@ def require_same(stored: RunInfo, asked: RunInfo, folder: Path) -> None:
     if stored.own_parts != asked.own_parts:
         raise InputError(f"{folder} was trained with {_own(stored)}, not with {_own(asked)}")
     old, new = stored.config.flat(), asked.config.flat()
-    differing = [f"{name} {old[name]} instead of {new[name]}" for name in old if old[name] != new[name]]
-    differing = [text for text in differing if not text.startswith("epochs ")]
+    differing = [
+        f"{name} {old[name]} instead of {new[name]}" for name in old if name != "epochs" and old[name] != new[name]
+    ]
     if differing:
         raise InputError(f"{folder} was trained with {', '.join(differing)}")
 

@@ -16,7 +16,6 @@ from dwmr.config import HYPER_NAMES, Hyper
 from dwmr.data.batches import EpochPlan, Loader
 from dwmr.data.transitions import Transitions
 from dwmr.models.agreement import next_code_agreement
-from dwmr.models.bits import threshold
 from dwmr.ops.capture import capture, undone
 from dwmr.training.learner import Learner
 from dwmr.training.schemes import Scheme
@@ -63,7 +62,7 @@ class EpochRunner:
         self.graph: torch.cuda.CUDAGraph | None = None
         self.counter = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.terms = self.ones = self.flips = torch.empty(0)
-        self.val: tuple[Transitions, list[Tensor]] | None = None
+        self.val: list[np.ndarray | Tensor] | None = None
 
     @property
     def description(self) -> str:
@@ -102,10 +101,10 @@ class EpochRunner:
 
     def step(self) -> None:
         """One update, as `prepare` recorded it if it did."""
-        if self.graph is None:
+        if self.graph is not None:
+            self.graph.replay()
+        else:
             self._update()
-            return
-        self.graph.replay()
 
     def figures(self) -> list[EpochFigures]:
         """What each run did since `start`."""
@@ -117,36 +116,12 @@ class EpochRunner:
         return [EpochFigures(terms[..., k], ones[k], float(flips[k]), run.is_finite()) for k, run in enumerate(runs)]
 
     def agreement(self, val: Transitions) -> list[dict[str, float]]:
-        """`dwmr.models.agreement.next_code_agreement` of every run."""
-        if len(self.learner.runs) == 1:
-            return [next_code_agreement(self.learner.runs[0].model, val)]
-        return self._agreement_of_all(val)
-
-    @torch.no_grad()
-    def _agreement_of_all(self, val: Transitions, batch: int = 512) -> list[dict[str, float]]:
-        runs, device = len(self.learner.runs), self.device
-        if self.val is None or self.val[0] is not val:
-            arrays = (val.obs, val.next_obs, val.actions.astype(np.int64))
-            self.val = val, [torch.from_numpy(np.array(array)).to(device) for array in arrays]
-        model = self.learner.runs[0].model
-        self.learner.train(False)
-        exact, right = torch.zeros(runs, device=device), torch.zeros(runs, device=device)
-        for obs, next_obs, actions in zip(*(array.split(batch) for array in self.val[1]), strict=True):
-            codes, next_codes = self._encode(obs), self._encode(next_obs)
-            logits = self.learner.predict(codes, model.one_hot(actions).expand(runs, -1, -1))
-            same = threshold(torch.sigmoid(logits)) == next_codes
-            exact += same.all(-1).sum(-1)
-            right += same.float().mean(-1).sum(-1)
-        count = len(val) / 100
-        return [
-            {"exact_next": whole / count, "bits_next": bits / count}
-            for whole, bits in zip(exact.tolist(), right.tolist(), strict=True)
-        ]
-
-    def _encode(self, images: Tensor) -> Tensor:
-        frames = self.learner.runs[0].model.normalize(images)
-        logits = self.learner.networks["encoder"](frames.expand(len(self.learner.runs), *frames.shape))
-        return threshold(torch.sigmoid(logits))
+        """`dwmr.models.agreement.next_code_agreement` of every run. ``val`` is the same after every epoch."""
+        if self.val is None:
+            arrays = (val.obs, val.actions, val.next_obs)
+            on_cpu = self.device.type == "cpu"
+            self.val = [each if on_cpu else torch.from_numpy(np.array(each)).to(self.device) for each in arrays]
+        return [next_code_agreement(run.model, *self.val) for run in self.learner.runs]
 
     def _update(self) -> None:
         with ops.accelerated(self.fast):

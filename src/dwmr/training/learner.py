@@ -29,7 +29,7 @@ class RunState:
     """
 
     def __init__(self, model: WorldModel, lr: Tensor) -> None:
-        self.model = model
+        self.model, self.lr = model, lr
         self.target = copy.deepcopy(model.encoder).requires_grad_(False).eval()
         codes = [*model.encoder.parameters(), *(model.decoder.parameters() if model.decoder else ())]
         settings: dict[str, Any] = {"lr": lr, "fused": True, "capturable": model.device.type == "cuda"}
@@ -73,10 +73,8 @@ class Learner:
     Several runs call theirs through `torch.vmap`, on tensors (S, N, …) and hyperparameters (S,).
     """
 
-    def __init__(
-        self, runs: Sequence[RunState], objective: Objective, lr: Tensor, *, noisy_predictor: bool = False
-    ) -> None:
-        self.runs, self.objective, self.noisy_predictor = list(runs), objective, noisy_predictor
+    def __init__(self, runs: Sequence[RunState], objective: Objective, lr: Tensor) -> None:
+        self.runs, self.objective = list(runs), objective
         first = self.runs[0]
         roles = ["encoder", "predictor", *(["decoder"] if first.model.decoder is not None else [])]
         self.networks: dict[str, Callable[..., Tensor]] = {}

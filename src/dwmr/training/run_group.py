@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import math
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -12,16 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from dwmr import progress as progress_bars
-from dwmr.config import Config, Hyper
+from dwmr.config import Config
 from dwmr.data.batches import EpochPlan, Loader, plan_epoch
 from dwmr.data.transitions import Transitions
 from dwmr.errors import TrainingDiverged
 from dwmr.models.run_folder import save_epoch
-from dwmr.training.epoch_records import failure_of, figures_of, log_tensorboard, one_line, warn_if_collapsed
-from dwmr.training.epochs import EpochRunner, new_hyper
+from dwmr.training.epochs import EpochFigures, EpochRunner, new_hyper
 from dwmr.training.learner import Learner, RunState
 from dwmr.training.objectives import Objective
 from dwmr.training.schedules import values_at
@@ -30,6 +31,7 @@ from dwmr.training.schemes import SCHEMES, mixed_two_step
 log = logging.getLogger("dwmr")
 
 MIN_UPDATES_FOR_KERNELS = 100  # shorter runs on a CPU do not save the seconds that compiling the kernels takes
+DEAD_MARGIN = 1e-3  # over an epoch, a bit that is 0 or 1 in all but a thousandth of the frames counts as dead
 
 
 @dataclass
@@ -39,12 +41,10 @@ class Member:
     config: Config
     seed: int
     state: RunState
-    lr: Tensor
     folder: Path | None
     done: int = 0
     metrics: list[dict[str, Any]] = field(default_factory=list)
     failure: TrainingDiverged | None = None
-    board: Any = None
 
 
 @dataclass(frozen=True)
@@ -58,41 +58,21 @@ class Job:
     fast: bool
     progress: bool | None
     proceed: Callable[[int], bool] | None
-    writer: Any
-
-
-def _loader(job: Job, member: Member) -> Loader:
-    config, model = member.config, member.state.model
-    return Loader(
-        job.train,
-        job.device,
-        model.normalize,
-        dtype=model.mean.dtype,
-        two_views=config.two_views,
-        steps=config.steps,
-    )
 
 
 def _runner(job: Job, members: Sequence[Member], loader: Loader) -> EpochRunner:
     """One runner for these runs: their own modules if there is one, else all of them as one program."""
-    config = members[0].config
+    config, states = members[0].config, [member.state for member in members]
     hyper = new_hyper(job.device, len(members))
-    lr = hyper.lr
-    if len(members) == 1:
-        hyper = Hyper(**{**vars(hyper), "lr": members[0].lr})
-        lr = members[0].lr
+    if len(states) == 1:
+        hyper = dataclasses.replace(hyper, lr=states[0].lr)
     scheme = SCHEMES[config.scheme]
     names = [member.config.scheme for member in members]
     if len(set(names)) > 1:
         scheme = mixed_two_step(torch.tensor([name == "two_step_st" for name in names], device=job.device))
     updates = config.epochs * (len(job.train) // config.batch_size)
     fast = job.fast and (job.device.type == "cuda" or updates >= MIN_UPDATES_FOR_KERNELS)
-    learner = Learner(
-        [member.state for member in members],
-        job.objective,
-        lr,  # type: ignore[arg-type]
-        noisy_predictor=config.noisy_predictor,
-    )
+    learner = Learner(states, job.objective, torch.as_tensor(hyper.lr))
     return EpochRunner(learner, scheme, loader, hyper, fast=fast)
 
 
@@ -100,32 +80,28 @@ def _runners(
     job: Job, members: Sequence[Member], plans: Sequence[EpochPlan], values: Sequence[dict[str, float]]
 ) -> list[EpochRunner]:
     """Runners ready for `EpochRunner.start`: one for all runs if their networks allow it, else one for each."""
-    loader = _loader(job, members[0])
-    if len(members) > 1 and (together := _one_program(job, members, loader, plans, values)):
-        return [together]
+    config, model = members[0].config, members[0].state.model
+    loader = Loader(
+        job.train,
+        job.device,
+        model.normalize,
+        dtype=model.mean.dtype,
+        two_views=config.two_views,
+        steps=config.steps,
+    )
+    if len(members) > 1:
+        try:
+            together = _runner(job, members, loader)
+            together.start(plans, values)
+            together.prepare()
+            return [together]
+        except Exception as error:  # a fault of the networks themselves is raised again by the runs alone
+            log.info("training the runs side by side, because they cannot be one program: %s", error)
     runners = [_runner(job, [member], loader.sharing_data()) for member in members]
     for runner, plan, value in zip(runners, plans, values, strict=True):
         if runner.recorded:
             record_if_possible(runner, plan, value)
     return runners
-
-
-def _one_program(
-    job: Job,
-    members: Sequence[Member],
-    loader: Loader,
-    plans: Sequence[EpochPlan],
-    values: Sequence[dict[str, float]],
-) -> EpochRunner | None:
-    """One runner for all runs, or None if their networks or the objective do not allow it."""
-    try:
-        runner = _runner(job, members, loader)
-        runner.start(plans, values)
-        runner.prepare()
-        return runner
-    except Exception as error:  # a fault of the networks themselves is raised again by the runs alone
-        log.info("training the runs side by side, because they cannot be one program: %s", error)
-        return None
 
 
 def record_if_possible(runner: EpochRunner, plan: EpochPlan, value: dict[str, float]) -> None:
@@ -145,9 +121,6 @@ def train_group(job: Job, members: list[Member]) -> None:
     who = f"seed {members[0].seed}" if len(members) == 1 else f"{len(members)} seeds"
     runners: list[EpochRunner] = []
     with ExitStack() as stack:
-        for member in members:
-            if job.writer and member.folder:
-                member.board = stack.enter_context(job.writer(str(member.folder / "tensorboard")))
         bar = progress_bars.bar(f"{config.name} {who}", config.epochs * updates, done=done * updates, show=job.progress)
         shown = stack.enter_context(bar)
         ahead = stack.enter_context(ThreadPoolExecutor(1))
@@ -162,7 +135,9 @@ def train_group(job: Job, members: list[Member]) -> None:
             if not runners:
                 runners = _runners(job, members, plans, values)
                 log.info("%s", " and ".join(runner.description for runner in runners))
-            _start(runners, plans, values)
+            size = len(members) // len(runners)
+            for first, runner in zip(range(0, len(members), size), runners, strict=True):
+                runner.start(plans[first : first + size], values[first : first + size])
             for _ in range(updates):
                 for runner in runners:
                     runner.step()
@@ -178,21 +153,15 @@ def train_group(job: Job, members: list[Member]) -> None:
                 if member.failure is None:
                     record = {"epoch": epoch + 1, "hyper": value, **figures_of(figure, names)}
                     record |= {"seconds": seconds} if of_val is None else {"val": of_val, "seconds": seconds}
-                    _keep(member, record)
+                    member.metrics.append(record)
+                    if member.folder is not None:
+                        save_epoch(member.folder, member.state.tensors(), record)
             alive = [member for member in members if member.failure is None]
             if not alive:
                 return
             for member in alive:  # once all is saved, since a warning may be made an error
                 warn_if_collapsed(member.metrics[-1], member.config.bits, updates * config.batch_size)
             shown.describe(one_line(alive[0].metrics[-1]))
-
-
-def _start(runners: Sequence[EpochRunner], plans: Sequence[EpochPlan], values: Sequence[dict[str, float]]) -> None:
-    first = 0
-    for runner in runners:
-        last = first + len(runner.learner.runs)
-        runner.start(plans[first:last], values[first:last])
-        first = last
 
 
 def _plans(members: Sequence[Member], job: Job, epoch: int) -> list[EpochPlan]:
@@ -211,10 +180,50 @@ def _plans(members: Sequence[Member], job: Job, epoch: int) -> list[EpochPlan]:
     ]
 
 
-def _keep(member: Member, record: dict[str, Any]) -> None:
-    """Save an epoch's record and checkpoint."""
-    member.metrics.append(record)
-    if member.folder is not None:
-        save_epoch(member.folder, member.state.tensors(), record)
-    if member.board is not None:
-        log_tensorboard(member.board, record)
+def figures_of(figures: EpochFigures, names: list[str]) -> dict[str, Any]:
+    ones = figures.ones
+    dead = ((ones < DEAD_MARGIN) | (ones > 1 - DEAD_MARGIN)).sum()
+    return {
+        "terms": dict(zip(names, figures.terms.double().mean(0).tolist())),
+        "bits": {"dead": int(dead), "ones": float(ones.mean()), "flips": figures.flips},
+    }
+
+
+def failure_of(figures: EpochFigures, names: list[str], epoch: int) -> TrainingDiverged | None:
+    """What went wrong in an epoch, if anything did: the first term that was not a finite number."""
+    broken = ~torch.isfinite(figures.terms)
+    if bool(broken.any()):
+        update = int(broken.any(1).nonzero()[0])
+        first = " and ".join(repr(names[i]) for i in broken[update].nonzero().flatten().tolist())
+        return TrainingDiverged(
+            f"the loss term {first} is not a finite number since update {update + 1} of epoch {epoch + 1}; "
+            f"what was saved after epoch {epoch} is kept"
+        )
+    if not figures.finite:
+        return TrainingDiverged(
+            f"a weight is not a finite number after epoch {epoch + 1}; what was saved after epoch {epoch} is kept"
+        )
+    return None
+
+
+def warn_if_collapsed(record: dict[str, Any], bits: int, frames: int) -> None:
+    """Warn if the bits that change are too few to tell the frames of an epoch apart, however they are used.
+
+    Many constant bits alone are no collapse: with few levels, the cells that look alike in all of them have constant
+    bits in a healthy code too.
+    """
+    alive = bits - record["bits"]["dead"]
+    if alive < bits / 2 and alive < math.log2(frames):
+        warnings.warn(
+            f"only {alive} of {bits} bits changed in epoch {record['epoch']}, too few for {frames} frames: the code is "
+            f"collapsing; stronger var and cor weights, or a smaller lr, may help",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def one_line(record: dict[str, Any]) -> str:
+    terms = " ".join(f"{name} {value:.3f}" for name, value in record["terms"].items())
+    health = f"dead {record['bits']['dead']} flips {record['bits']['flips']:.1f}"
+    exact = f" exact {record['val']['exact_next']:.1f}%" if "val" in record else ""
+    return f"{terms} · {health}{exact}"

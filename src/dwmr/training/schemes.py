@@ -49,15 +49,14 @@ def _full_step(
     feed: Feed,
 ) -> dict[str, Tensor]:
     """Encoder, predictor and decoder together under the whole objective."""
-    noised = learner.noised(logits, probs, batch, hyper)
-    predicted = learner.predict(feed(noised if learner.noisy_predictor else probs), batch.actions)
+    predicted = learner.predict(feed(probs), batch.actions)
     codes = Codes(
         images=batch.images,
         next_probs=learner.probabilities(batch.next_images, hyper)[1] if learner.objective.next_probs else None,
         probs=probs,
         next_bits=next_bits,
         predicted=predicted,
-        decoded=learner.decode(noised),
+        decoded=learner.decode(learner.noised(logits, probs, batch, hyper)),
         triplets=batch.triplets,
         actions=batch.actions,
         later=learner.predict_later(predicted, batch, later_bits),

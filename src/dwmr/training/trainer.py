@@ -23,7 +23,6 @@ from dwmr.models.predictors import PREDICTORS
 from dwmr.models.run_folder import create_run, info_of, read_run, reopen_run
 from dwmr.models.world_model import WorldModel, build_model, check_outputs, image_statistics, resolve_device
 from dwmr.presets import PRESETS
-from dwmr.training.epoch_records import tensorboard_writer
 from dwmr.training.learner import RunState
 from dwmr.training.objectives import OBJECTIVES, Objective, objective_of, shared_objective
 from dwmr.training.run_group import Job, Member, train_group
@@ -63,7 +62,6 @@ def train(
     decoder: Network | None = None,
     objective: Objective | None = None,
     fast: str = "auto",
-    tensorboard: bool = False,
     progress: bool | None = None,
 ) -> Run:
     """Train a world model.
@@ -82,7 +80,6 @@ def train(
         encoder, predictor, decoder: your own networks instead of those of ``config``.
         objective: your own loss terms instead of those of ``config.model``.
         fast: ``"auto"`` uses accelerated kernels and recorded updates, ``"off"`` the reference.
-        tensorboard: also log to the run folder for TensorBoard.
         progress: show a progress bar; None: if standard error is a terminal.
 
     Raises:
@@ -102,7 +99,6 @@ def train(
         decoder=decoder,
         objective=objective,
         fast=fast,
-        tensorboard=tensorboard,
         progress=progress,
     )
     if isinstance(result, TrainingDiverged):
@@ -124,7 +120,6 @@ def train_many(
     decoder: Network | None = None,
     objective: Objective | None = None,
     fast: str = "auto",
-    tensorboard: bool = False,
     progress: bool | None = None,
     proceed: Callable[[int], bool] | None = None,
 ) -> list[Run | TrainingDiverged]:
@@ -145,11 +140,9 @@ def train_many(
     given = {"encoder": encoder, "predictor": predictor, "decoder": decoder}
     own = {role: network for role, network in given.items() if network is not None}
     configs = [each.replace(**dict.fromkeys(own, "custom")) for each in configs]
-    check_choices(configs[0], objective, tensorboard=tensorboard, fast=fast)
+    check_choices(configs[0], objective, fast=fast)
     if len(seeds) > 1 and any(isinstance(network, nn.Module) for network in own.values()):
         raise InputError("several seeds need a new network each: pass a function or a class that makes it")
-    if tensorboard and None in folders:
-        raise InputError("TensorBoard logging needs a run folder")
     taken = [folder for folder in folders if folder is not None and folder.exists()]
     if taken and not resume:
         raise FileExistsError(f"{taken[0]} exists already; resume it, or choose another folder")
@@ -160,8 +153,7 @@ def train_many(
 
     cells = CELLS[configs[0].encoder](train.image_shape) if configs[0].by_cell else 1
     family = objective or shared_objective(configs, cells)
-    writer = tensorboard_writer() if tensorboard else None
-    job = Job(family, train, val, where, fast == "auto", progress, proceed, writer)
+    job = Job(family, train, val, where, fast == "auto", progress, proceed)
     parts = (*own, *(["objective"] if objective else []))
     with ExitStack() as locks:
         for folder in taken:
@@ -210,8 +202,7 @@ def _make_members(
         going_on = folder is not None and folder.exists()
         if config.init_from_slow_features and not going_on:
             init_from_slow_features(model, train)
-        lr = torch.zeros((), device=job.device)
-        member = Member(config, seed, RunState(model, lr), lr, folder)
+        member = Member(config, seed, RunState(model, torch.zeros((), device=job.device)), folder)
         info = info_of(config, seed, train, decoder=decoder, own_parts=own_parts, data=data)
         if folder is not None and going_on:
             tensors, member.done, member.metrics = read_run(folder, info)
@@ -227,9 +218,7 @@ def _make_members(
     return members
 
 
-def check_choices(
-    config: Config, objective: Objective | None = None, *, tensorboard: bool = False, fast: str = "auto"
-) -> None:
+def check_choices(config: Config, objective: Objective | None = None, *, fast: str = "auto") -> None:
     """Refuse what can be refused before any data is there: unknown names, a scheme that does not fit the model."""
     if objective is None and config.model not in OBJECTIVES:
         raise unknown("model", config.model, OBJECTIVES)
@@ -250,8 +239,6 @@ def check_choices(
         raise InputError("the scheme 'joint' is for DeepCubeAI and has no noise; choose another scheme for this model")
     if fast not in ("auto", "off"):
         raise InputError(f"fast must be 'auto' or 'off', got {fast!r}")
-    if tensorboard:
-        tensorboard_writer()
 
 
 def _with_bits_of(model: WorldModel, config: Config) -> Config:
