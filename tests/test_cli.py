@@ -173,7 +173,7 @@ def test_a_lone_npz_trains_without_validation(cli, data, tmp_path):
 @pytest.mark.filterwarnings("ignore:.*bits never changed:RuntimeWarning")
 def test_tune_then_train_with_what_was_chosen(cli, data, tmp_path, monkeypatch):
     monkeypatch.setattr("dwmr.evaluation.probes.MIN_UPDATES", 1)
-    monkeypatch.setattr("dwmr.tuning.halving.CONFIRMED", 1)
+    monkeypatch.setattr("dwmr.tuning.campaign.CONFIRMED", 1)
     words = ["tune", "iceslider/dwmr", "--data", data, "--storage", tmp_path / "s.journal", "--trials", 2, *SMALL]
     status, out, err = cli(*words, "--set", "triplets=50")
     assert status == 0

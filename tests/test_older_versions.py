@@ -1,4 +1,4 @@
-"""What version 0.1 wrote can still be used: a run folder, a data folder. (A study journal: tests/tuning.)"""
+"""What version 0.1 wrote can still be used: a run folder, a data folder. (A study is refused: tests/tuning.)"""
 
 import shutil
 from pathlib import Path

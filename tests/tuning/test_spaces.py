@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from optuna.distributions import BaseDistribution
 
 from dwmr.errors import InputError
 from dwmr.presets import PRESETS, preset
@@ -10,8 +11,9 @@ from dwmr.training.objectives import OBJECTIVES
 from dwmr.training.trainer import check_choices
 from dwmr.tuning.spaces import (
     Choice,
-    Dimension,
     Range,
+    Space,
+    Whole,
     as_data,
     check_space,
     options,
@@ -24,17 +26,17 @@ from dwmr.tuning.spaces import (
 NAMES = list(PRESETS)
 
 
-def space_of(name: str) -> dict[str, Dimension]:
+def space_of(name: str) -> Space:
     return search_space(preset(name))
 
 
 def points(name: str) -> st.SearchStrategy[dict[str, object]]:
     """Any point, the corners among them."""
 
-    def along(dimension: Dimension) -> st.SearchStrategy[object]:
+    def along(dimension: BaseDistribution) -> st.SearchStrategy[object]:
         if isinstance(dimension, Choice):
-            return st.sampled_from(dimension.values)
-        if dimension.whole:
+            return st.sampled_from(dimension.choices)
+        if isinstance(dimension, Whole):
             return st.integers(int(dimension.low), int(dimension.high))
         return st.floats(dimension.low, dimension.high)
 
@@ -88,8 +90,8 @@ def test_noise_does_not_change_the_space():
 
 def test_the_windows_of_the_two_benchmarks():
     puzzle, ice = space_of("8puzzle/dwmr"), space_of("iceslider/dwmr")
-    assert (puzzle["low"], puzzle["high"]) == (Range(2, 4, whole=True), Range(8, 12, whole=True))
-    assert ice["high"] == Range(3, 9, whole=True)
+    assert (puzzle["low"], puzzle["high"]) == (Whole(2, 4), Whole(8, 12))
+    assert ice["high"] == Whole(3, 9)
     assert "low" not in ice
     assert preset("iceslider/dwmr").hyper.low == 0
 
@@ -111,5 +113,5 @@ def test_a_corner_that_cannot_work_is_refused():
 
 
 def test_a_space_as_data():
-    space = {"a": Range(0.1, 1, log=True), "b": Range(1, 3, whole=True), "c": Choice(("x", "y"))}
+    space = {"a": Range(0.1, 1, log=True), "b": Whole(1, 3), "c": Choice(("x", "y"))}
     assert as_data(space) == {"a": [0.1, 1, "log"], "b": [1, 3, "whole"], "c": ["x", "y"]}

@@ -53,9 +53,6 @@ def tune(
     budget: Annotated[
         float | None, typer.Option(help="Stop cleanly after this many seconds; rerun to continue.")
     ] = None,
-    select: Annotated[
-        str, typer.Option(help="Score to maximise: imagination (F1, needs labels) or shared (needs no labels).")
-    ] = "imagination",
     overwrite: Overwrite = False,
     seed: Seed = 0,
     device: Device = "auto",
@@ -70,7 +67,7 @@ def tune(
     from dwmr import tuning
 
     fixed = parse_settings(settings or [])
-    options = tuning.Options(trials, seed, fixed, select, device, budget=budget)
+    options = tuning.Options(trials, seed, fixed, device, budget)
     tuning.prepare(name, storage, options)
     place = tuning.place_of(storage)
     known, summary = place.exists() or "://" in storage, place.with_suffix(".json")

@@ -109,10 +109,9 @@ def _pair(interval: Sequence[float]) -> str:
 
 def tuning(found: dict[str, Any]) -> list[Table]:
     """A study's best trials, its confirmations, and what it chose."""
-    epochs = {str(epoch): f"epoch {epoch}" for epoch in sorted(set(found["stages"].values()))}
-    select = found["select"]
-    best = sorted(found["trials"], key=lambda trial: _how_far(trial, select), reverse=True)[:MOST_TRIALS]
-    rows = {_trial(trial): {epoch: score[select] for epoch, score in trial["scores"].items()} for trial in best}
+    epochs = {str(epoch): f"epoch {epoch}" for epoch in found["rungs"]}
+    best = sorted(found["trials"], key=_how_far, reverse=True)[:MOST_TRIALS]
+    rows = {_trial(trial): trial["scores"] for trial in best}
     shown = [_table("Best trials", epochs, rows, first="trial")]
     if found["confirmations"]:
         rows = {_trial(entry): {name: entry[name] for name in ("mean", "std")} for entry in found["confirmations"]}
@@ -130,9 +129,9 @@ def tuning_line(found: dict[str, Any]) -> str:
     return f"{found['preset']}: {done} trials done, {state}; scores are {found['provenance']['score'].split(' at ')[0]}"
 
 
-def _how_far(trial: dict[str, Any], select: str) -> tuple[int, float]:
+def _how_far(trial: dict[str, Any]) -> tuple[int, float]:
     scores = list(trial["scores"].values())
-    return len(scores), scores[-1][select] if scores else 0.0
+    return len(scores), scores[-1] if scores else 0.0
 
 
 def _trial(entry: dict[str, Any]) -> str:

@@ -1,5 +1,4 @@
-"""Hyperparameter search: the space (`spaces`), who continues (`halving`), the shared journal (`journal`), the stages of
-a study (`stages`), running it (`campaign`), and its result (`summary`)."""
+"""Hyperparameter search: the space (`spaces`), the memory of a study (`study`), and running it (`campaign`)."""
 
 from dwmr.errors import InputError
 
@@ -9,6 +8,6 @@ except ImportError as missing:
     raise InputError("tuning needs Optuna; pip install 'dwmr[tune]'") from missing
 
 from dwmr.tuning.campaign import Options, prepare, tune
-from dwmr.tuning.journal import place_of
+from dwmr.tuning.study import place_of
 
 __all__ = ["Options", "place_of", "prepare", "tune"]

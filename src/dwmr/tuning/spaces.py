@@ -8,39 +8,18 @@ A dimension moves one option of a configuration, or several that share a value (
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from optuna.distributions import BaseDistribution
+from optuna.distributions import CategoricalDistribution as Choice
+from optuna.distributions import FloatDistribution as Range
+from optuna.distributions import IntDistribution as Whole
 
 from dwmr.config import Config
 from dwmr.errors import InputError
 from dwmr.training.objectives import OBJECTIVES
 
-
-@dataclass(frozen=True)
-class Range:
-    """Numbers from ``low`` to ``high``, uniform or log-uniform, all or ``whole`` ones."""
-
-    low: float
-    high: float
-    log: bool = False
-    whole: bool = False
-
-    def __contains__(self, value: object) -> bool:
-        return isinstance(value, int | float) and self.low <= value <= self.high and (not self.whole or value % 1 == 0)
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One of a few values."""
-
-    values: tuple[str, ...]
-
-    def __contains__(self, value: object) -> bool:
-        return value in self.values
-
-
-Dimension = Range | Choice
-Space = dict[str, Dimension]
+Space = dict[str, BaseDistribution]
 
 SHARED: dict[str, tuple[str, ...]] = {"reg_factor": ("var_factor", "cor_factor", "cos_factor")}
 
@@ -68,10 +47,10 @@ OF_TERM: dict[str, Space] = {  # by loss term
 
 # The number of bits that an action should flip, for models with the term loc.
 WINDOW: dict[str, Space] = {
-    "8puzzle": {"low": Range(2, 4, whole=True), "high": Range(8, 12, whole=True)},
-    "iceslider": {"high": Range(3, 9, whole=True)},
-    "digitjump": {"high": Range(3, 9, whole=True)},
-    "generic": {"low": Range(0, 3, whole=True), "high": Range(4, 12, whole=True)},
+    "8puzzle": {"low": Whole(2, 4), "high": Whole(8, 12)},
+    "iceslider": {"high": Whole(3, 9)},
+    "digitjump": {"high": Whole(3, 9)},
+    "generic": {"low": Whole(0, 3), "high": Whole(4, 12)},
 }
 
 
@@ -89,7 +68,7 @@ def search_space(start: Config) -> Space:
         space["noise"] = Range(0.0, 2.0)
     if start.model == "strong":  # terms that it switches off, or sets outside the range, keep their value
         flat = start.flat()
-        space = {name: dimension for name, dimension in space.items() if flat[options_of(name)[0]] in dimension}
+        space = {name: dimension for name, dimension in space.items() if _inside(flat[options_of(name)[0]], dimension)}
     return space
 
 
@@ -111,12 +90,20 @@ def options(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def as_data(space: Space) -> dict[str, Any]:
     """The space for JSON: [low, high, "log" or "whole"] of a range, the values of a choice."""
-    return {
-        name: list(dimension.values)
-        if isinstance(dimension, Choice)
-        else [dimension.low, dimension.high, *["log"] * dimension.log, *["whole"] * dimension.whole]
-        for name, dimension in space.items()
-    }
+    found: dict[str, Any] = {}
+    for name, dimension in space.items():
+        if isinstance(dimension, Choice):
+            found[name] = list(dimension.choices)
+        elif isinstance(dimension, Range | Whole):
+            kind = ["whole"] if isinstance(dimension, Whole) else ["log"] * dimension.log
+            found[name] = [dimension.low, dimension.high, *kind]
+    return found
+
+
+def _inside(value: Any, dimension: BaseDistribution) -> bool:
+    if isinstance(dimension, Range | Whole):
+        return dimension.low <= value <= dimension.high and (isinstance(dimension, Range) or value % 1 == 0)
+    return isinstance(dimension, Choice) and value in dimension.choices
 
 
 def values_of(config: Config, space: Space) -> dict[str, Any]:
@@ -124,7 +111,7 @@ def values_of(config: Config, space: Space) -> dict[str, Any]:
     flat = config.flat()
     values = {name: flat[options_of(name)[0]] for name in space}
     for name, dimension in space.items():
-        if values[name] not in dimension or any(flat[option] != values[name] for option in options_of(name)):
+        if not _inside(values[name], dimension) or any(flat[option] != values[name] for option in options_of(name)):
             raise InputError(f"{config.name} starts with {name} = {values[name]}, outside its search space {dimension}")
     return values
 
