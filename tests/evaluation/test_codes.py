@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dwmr import InputError, Transitions, certify
-from dwmr.evaluation.codes import code_health, confusions, same_state_codes, shared_dimensions, state_shares
+from dwmr.evaluation.codes import code_health, confusions, shared_dimensions, state_shares
 from tests.evaluation.ring import ring_model, ring_transitions
 
 
@@ -87,14 +87,6 @@ def test_state_shares_of_misread_bits_against_theory(wrong):
     state = random.random((200_000, 1)) < 0.5
     shares = state_shares(*(state ^ (random.random(state.shape) < wrong) for _ in range(2)))
     assert shares[0] == pytest.approx(100 * (1 - 2 * wrong) ** 2, abs=0.8)
-
-
-def test_codes_of_one_state_are_paired_within_an_episode():
-    codes, after = np.arange(4)[:, None], 10 + np.arange(4)[:, None]
-    first, second = same_state_codes(codes, after, np.array([0, 0, 1, 1]))
-    assert first.tolist() == [[10], [12]]
-    assert second.tolist() == [[1], [3]]
-    assert [part.shape for part in same_state_codes(codes, after, None)] == [(0, 1), (0, 1)]
 
 
 def test_collisions_and_splits():

@@ -29,14 +29,8 @@ PLANS = {
     "share_optimal": "% optimal",
     "plan_found_but_wrong": "wrong",
     "exhausted": "exhausted",
-}
-SEARCHES = {
-    "replans_mean": "replans",
-    "expanded_mean": "expanded",
     "generated_mean": "generated",
-    "generated_per_second": "a second",
     "seconds_median": "s median",
-    "seconds_95": "s 95th",
 }
 
 
@@ -93,18 +87,10 @@ def planning(entries: dict[str, dict[str, Any]], kinds: Sequence[str]) -> list[T
     """What planners and controls made of each kind of tasks; the first kind's figures are the entry's own."""
     shown = []
     for place, kind in enumerate(kinds):
-        rows = {name: entry if place == 0 else entry[kind] for name, entry in entries.items()}
-        rows = {
-            name: {**figures, "tasks": f"{figures['solved']}/{figures['of']}", "interval": _pair(figures["interval"])}
-            for name, figures in rows.items()
-        }
+        figures = {name: entry if place == 0 else entry[kind] for name, entry in entries.items()}
+        rows = {name: {**each, "tasks": f"{each['solved']}/{each['of']}"} for name, each in figures.items()}
         shown.append(_table(f"Tasks solved in the real world: {kind}", PLANS, rows))
-        shown.append(_table("Their searches, a task", SEARCHES, rows))
     return shown
-
-
-def _pair(interval: Sequence[float]) -> str:
-    return f"{interval[0]:.0f}–{interval[1]:.0f}%"
 
 
 def tuning(found: dict[str, Any]) -> list[Table]:

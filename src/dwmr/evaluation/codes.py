@@ -49,24 +49,15 @@ def code_health(
     changed = (codes != next_codes).any(1)
     if changed.any():
         health["exact_changed"] = 100 * float((predicted == next_codes)[changed].all(1).mean())
-    first, second = same_state_codes(codes, next_codes, episode)
-    if len(first):
+    before, after = continued(episode) if episode is not None else ((), ())
+    if len(before):
+        first, second = next_codes[before], codes[after]
         health["same_code"] = 100 * float((first == second).all(1).mean())
         health["same_bits"] = 100 * float((first == second).mean())
         shares = state_shares(first, second)
         if not np.isnan(shares).all():
             health |= {"state_share": float(np.nanmean(shares)), "state_share_min": float(np.nanmin(shares))}
     return health
-
-
-def same_state_codes(
-    codes: np.ndarray, next_codes: np.ndarray, episode: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """The codes of next_obs[t] and obs[t + 1], which show the same state, (P, K) each; empty without episodes."""
-    if episode is None:
-        return next_codes[:0], codes[:0]
-    first, second = continued(episode)
-    return next_codes[first], codes[second]
 
 
 def state_shares(first: np.ndarray, second: np.ndarray) -> np.ndarray:
