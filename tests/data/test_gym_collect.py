@@ -339,7 +339,7 @@ def test_numbers_that_make_no_sense_are_refused(tiny, transitions, seed, message
 
 
 def test_more_than_memory_holds_is_refused(tiny):
-    with pytest.raises(InputError, match="no memory for 1,000,000,000,000,000 images"):
+    with pytest.raises(InputError, match="no memory for 1,000,000,000,000,000 transitions"):
         tiny(transitions=10**15)
 
 

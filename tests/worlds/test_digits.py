@@ -240,7 +240,8 @@ def test_both_spellings_of_numpys_core_are_unpickled(core):
 
 def test_a_mirror_fills_the_cache(mirror, tmp_path, monkeypatch):
     cache = tmp_path / "cache"
-    fetched = load_digits("mnist", "val", cache)
+    monkeypatch.setenv("DWMR_CACHE", str(cache))
+    fetched = load_digits("mnist", "val")
     assert [path.name for path in cache.iterdir()] == ["mnist.npz"]
     monkeypatch.setattr(mnist, "MIRRORS", ())
     for cached, array in zip(load_mnist(cache), few_digits()):
@@ -300,9 +301,10 @@ def test_another_file_in_the_wheel_is_never_unpickled(nowhere, tmp_path, monkeyp
         load_mnist(tmp_path)
 
 
-def test_out_of_reach(nowhere, tmp_path):
+def test_out_of_reach(nowhere, tmp_path, monkeypatch):
+    monkeypatch.setenv("DWMR_CACHE", str(tmp_path / "cache"))
     with pytest.raises(DigitsUnavailable) as raised:
-        load_digits("mnist", cache=tmp_path / "cache")
+        load_digits("mnist")
     said = str(raised.value)
     for line in (
         "a folder of IDX files: none was named",

@@ -7,7 +7,6 @@ gives the same bytes again. No two splits share a reset seed.
 from __future__ import annotations
 
 import json
-import math
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -88,6 +87,8 @@ def collect_env(
                 made.save(folder / split)
     except GymnasiumError as error:
         raise InputError(f"{env_id}: {error}") from error
+    except MemoryError as error:
+        raise InputError(f"there is no memory for {transitions:,} transitions of {env_id}") from error
 
 
 class _Player:
@@ -104,7 +105,7 @@ class _Player:
         self._env, self._env_id, self._render = env, env_id, render
         self._first_action, self.n_actions = int(env.action_space.start), int(env.action_space.n)
         self.reset(first_seed)
-        self._shape = self._frame().shape
+        self.shape = self._frame().shape
 
     def reset(self, seed: int) -> None:
         self._observation, self._info = self._env.reset(seed=seed)
@@ -114,20 +115,13 @@ class _Player:
         self._observation, _, terminated, truncated, self._info = self._env.step(self._first_action + action)
         return bool(terminated or truncated)
 
-    def black(self, *lead: int) -> np.ndarray:
-        """Black images, uint8 (*lead, C, H, W)."""
-        try:
-            return np.zeros((*lead, *self._shape), np.uint8)
-        except MemoryError as error:
-            raise InputError(f"there is no memory for {math.prod(lead):,} images of {self._shape} bytes") from error
-
     def see(self) -> tuple[np.ndarray, np.ndarray | None]:
         """The current image, uint8 (C, H, W), in memory that the environment may reuse, and its label."""
         frame = self._frame()
-        if frame.shape != self._shape:
+        if frame.shape != self.shape:
             raise InputError(
                 f"the images of {self._env_id} change their shape: "
-                f"{frame.shape} (channels, rows, columns) came after {self._shape}"
+                f"{frame.shape} (channels, rows, columns) came after {self.shape}"
             )
         return frame, _label(self._info)
 
@@ -147,7 +141,8 @@ class _Player:
 def _record(player: _Player, seed: int, split: str, count: int, shown: Bar) -> dict[str, Any]:
     """The fields of transitions, the labels as lists."""
     seeds = _reset_seeds(seed, split)
-    obs, next_obs, state, next_state = player.black(count), player.black(count), [], []
+    obs, next_obs = (np.zeros((count, *player.shape), np.uint8) for _ in range(2))
+    labels: dict[str, list[np.ndarray | None]] = {"state": [], "next_state": []}
     actions = below(rng(seed, "random actions", split), player.n_actions, count)
     starts = np.zeros(count, np.int64)
     ended, steps = True, 0
@@ -157,15 +152,14 @@ def _record(player: _Player, seed: int, split: str, count: int, shown: Bar) -> d
             player.reset(next(seeds))
             seen = player.see()
             steps, starts[t] = 0, 1
-        obs[t] = seen[0]
-        state.append(seen[1])
+        obs[t], label = seen
+        labels["state"].append(label)
         ended = player.step(action)
         seen = player.see()
-        next_obs[t] = seen[0]
-        next_state.append(seen[1])
+        next_obs[t], label = seen
+        labels["next_state"].append(label)
         steps += 1
         shown.advance()
-    labels = {"state": state, "next_state": next_state}
     return {"obs": obs, "actions": actions, "next_obs": next_obs, "episode": np.cumsum(starts) - 1, **labels}
 
 
@@ -173,7 +167,7 @@ def _record_rollouts(player: _Player, seed: int, episodes: int, shown: Bar) -> d
     """Episodes until they end or reach the last horizon; frames past the end stay black, and their labels 0."""
     seeds = _reset_seeds(seed, "rollout")
     actions = below(rng(seed, "random actions", "rollout"), player.n_actions, (episodes, HORIZONS[-1]))
-    obs, state = player.black(episodes, len(HORIZONS)), []
+    obs, state = np.zeros((episodes, len(HORIZONS), *player.shape), np.uint8), []
     length = np.zeros(episodes, np.int64)
     shown.describe("rollout")
     for episode, (frames, chosen) in enumerate(zip(obs, actions.tolist())):

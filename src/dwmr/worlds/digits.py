@@ -12,7 +12,7 @@ import numpy as np
 
 from dwmr.errors import InputError, unknown
 from dwmr.files import cache_folder
-from dwmr.worlds.mnist import CONTENT_SHA256, SIDE, Mnist, content_sha256, load_mnist, read_folder
+from dwmr.worlds.mnist import CONTENT_SHA256, SIDE, content_sha256, load_mnist, read_folder
 
 SPLITS = ("train", "val", "test")
 
@@ -45,19 +45,14 @@ class Digits:
         return np.concatenate([np.zeros((1, SIDE, SIDE), np.uint8), *self.by_label])
 
 
-def load_digits(
-    source: str | os.PathLike[str] = "mnist",
-    split: str = "train",
-    cache: str | os.PathLike[str] | None = None,
-) -> Digits:
+def load_digits(source: str | os.PathLike[str] = "mnist", split: str = "train") -> Digits:
     """Digits of one split; the arrays are shared between calls and read-only.
 
     Args:
-        source: ``mnist`` (downloaded once, then cached), ``sklearn`` (1,797 digits that come with scikit-learn),
-            or a folder with four IDX files like those of MNIST.
+        source: ``mnist`` (downloaded once into `dwmr.files.cache_folder`), ``sklearn`` (1,797 digits that come with
+            scikit-learn), or a folder with four IDX files like those of MNIST.
         split: ``train``, ``val`` or ``test``. For MNIST the first 50,000 training images, the other 10,000,
             and the 10,000 test images; for a folder likewise, with a sixth of the training images as ``val``.
-        cache: folder for the downloaded MNIST; `dwmr.files.cache_folder` by default.
 
     Raises:
         DigitsUnavailable: no source of MNIST could be reached.
@@ -65,24 +60,19 @@ def load_digits(
     """
     if split not in SPLITS:
         raise unknown("split", split, SPLITS)
-    if source == "mnist":
-        return _mnist(Path(cache) if cache is not None else cache_folder())[split]
     if source == "sklearn":
         return _sklearn()[split]
-    folder = Path(source).expanduser()
-    if not folder.is_dir():
-        raise InputError(f"unknown digits {str(source)!r}; expected mnist, sklearn or a folder of IDX files")
-    arrays = read_folder(folder)
-    digest = content_sha256(arrays)
-    return _split_mnist(arrays, "mnist" if digest == CONTENT_SHA256 else f"idx:{digest[:12]}")[split]
+    return _mnist(cache_folder() if source == "mnist" else Path(source).expanduser(), source == "mnist")[split]
 
 
 @functools.lru_cache(maxsize=1)
-def _mnist(cache: Path) -> dict[str, Digits]:
-    return _split_mnist(load_mnist(cache), "mnist")
-
-
-def _split_mnist(arrays: Mnist, source: str) -> dict[str, Digits]:
+def _mnist(folder: Path, cached: bool) -> dict[str, Digits]:
+    """The splits of MNIST, or of a folder of IDX files."""
+    if not cached and not folder.is_dir():
+        raise InputError(f"unknown digits {str(folder)!r}; expected mnist, sklearn or a folder of IDX files")
+    arrays = load_mnist(folder) if cached else read_folder(folder)
+    digest = content_sha256(arrays)
+    source = "mnist" if digest == CONTENT_SHA256 else f"idx:{digest[:12]}"
     images, labels = arrays.train_images, arrays.train_labels
     cut = len(images) - len(images) // 6
     return {
