@@ -1,16 +1,14 @@
-"""Frames as pictures, and the preview of transitions."""
+"""Frames as pictures."""
 
-import io
 import sys
 
 import numpy as np
 import pytest
 
 from dwmr.errors import InputError
-from dwmr.plotting.pictures import figure_png, new_figure, save_preview, to_picture
+from dwmr.plotting.pictures import figure_png, new_figure, to_picture
 
 pytest.importorskip("matplotlib")
-from matplotlib.image import imread
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -27,19 +25,10 @@ def test_large_images_are_thinned_out():
     assert to_picture(np.zeros((3, 480, 640), np.uint8)).shape == (120, 160, 3)
 
 
-@pytest.mark.parametrize("count", [1, 200])
-def test_preview(ice, tmp_path, count):
-    save_preview(ice[:count], tmp_path / "preview.png")
-    written = (tmp_path / "preview.png").read_bytes()
-    assert written.startswith(PNG)
-    assert imread(io.BytesIO(written)).std() > 0.05
-
-
-def test_without_matplotlib_the_error_says_what_to_install(ice, tmp_path, monkeypatch):
+def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InputError, match=r"pip install 'dwmr\[report\]'"):
-        save_preview(ice, tmp_path / "preview.png")
-    assert not (tmp_path / "preview.png").exists()
+        new_figure(2, 1)
 
 
 def test_a_figure_gives_the_same_file_every_time():

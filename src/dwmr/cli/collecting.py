@@ -9,7 +9,7 @@ import typer
 
 from dwmr.cli.common import Seed, app, example, parts_of, say
 from dwmr.data.collect import collect_world
-from dwmr.data.transitions import Transitions, load_splits
+from dwmr.data.transitions import load_splits
 from dwmr.errors import InputError
 from dwmr.files import check_output
 from dwmr.worlds.registry import WORLDS
@@ -39,7 +39,7 @@ def collect(
 ) -> None:
     """Collect transitions from random actions in a world, or in any Gymnasium environment.
 
-    The folder holds the splits train, val, test and rollout. Its preview.png shows a few transitions.
+    The folder holds the splits train, val, test and rollout.
     """
     if (world is None) == (env is None):
         raise InputError("name a world or an environment: dwmr collect iceslider …, or dwmr collect --env ID …")
@@ -54,17 +54,5 @@ def collect(
         if render:
             raise InputError("--render needs --env")
         collect_world(world, destination, seed=seed, transitions=transitions, digits=digits)
-    splits = load_splits(destination)
-    preview = _preview(splits.train, destination / "preview.png")
-    sizes = ", ".join(f"{name} {len(part):,}" for name, part in parts_of(splits).items())
-    say(f"{destination}: {sizes}{preview}")
-
-
-def _preview(transitions: Transitions, path: Path) -> str:
-    from dwmr.plotting.pictures import save_preview
-
-    try:
-        save_preview(transitions, path)
-    except InputError as error:
-        return f" (no preview: {error})"
-    return f"; preview in {path}"
+    sizes = ", ".join(f"{name} {len(part):,}" for name, part in parts_of(load_splits(destination)).items())
+    say(f"{destination}: {sizes}")

@@ -104,21 +104,14 @@ class Transitions:
         parts: Any = {each: getattr(self, each)[name] for each in _GROUPED}
         return replace(self, **parts)
 
-    def board_labels(self, purpose: str) -> tuple[np.ndarray, np.ndarray, int] | None:
-        """The labels as single arrays: state, next_state and n_classes; None without labels.
-
-        Raises:
-            InputError: there are named groups; the message says that ``purpose`` needs a board.
-        """
+    def board_labels(self, purpose: str) -> Any:
+        """state and next_state as single arrays, None without labels; named groups are refused for this purpose."""
         if self.groups:
             raise InputError(
                 f"{purpose} needs labels in one array, but these are in groups ({', '.join(self.groups)}); "
                 f"choose one with Transitions.group"
             )
-        if self.state is None:
-            return None
-        labels: Any = self.state, self.next_state, self.n_classes
-        return labels
+        return None if self.state is None else (self.state, self.next_state)
 
     def flat_labels(self) -> tuple[np.ndarray, np.ndarray] | None:
         """state and next_state as (N, labels), the groups side by side; rows are equal where states are."""

@@ -1,40 +1,21 @@
-"""Images and figures as PNG, and a preview of transitions. Matplotlib is imported only when one is drawn."""
+"""Images and figures as PNG. Matplotlib is imported only when one is drawn."""
 
 from __future__ import annotations
 
 import io
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError
-from dwmr.files import PNG_MARK, atomic_write_bytes
+from dwmr.files import PNG_MARK
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BLUE, ORANGE, GREEN, PURPLE = COLOURS = ("#3f7fd6", "#e08a2e", "#3f9d6b", "#9a6bc4")
 MAX_SIDE = 192  # pixels; larger frames are reduced to about this size
-PREVIEWED = 6
-
-
-def save_preview(transitions: Transitions, path: str | Path) -> None:
-    """Write a PNG of six transitions spread over the data: each frame above its next frame, with the action between.
-
-    Raises:
-        InputError: matplotlib is not installed.
-    """
-    count = min(PREVIEWED, len(transitions))
-    figure, axes = image_axes(2, count, 1.5 * count, 3.5)
-    for column, index in enumerate(np.linspace(0, len(transitions) - 1, count).astype(int)):
-        above, below = axes[:, column]
-        above.imshow(to_picture(transitions.obs[index]), interpolation="nearest")
-        below.imshow(to_picture(transitions.next_obs[index]), interpolation="nearest")
-        below.set_title(f"↓ action {transitions.actions[index]}", fontsize=9)
-    atomic_write_bytes(path, figure_png(figure))
 
 
 def to_picture(image: np.ndarray) -> np.ndarray:
