@@ -39,11 +39,11 @@ def test_a_task_is_tried_in_its_world(cli, planning_run, planning_data, tmp_path
     words = ("plan-level", planning_run, "--data", planning_data, "--seconds", 0.1)
     status, out, _ = cli(*words, "--strip", tmp_path / "acted.png")
     assert status == 0
-    assert "level 2000, longer than 8: breadth_first, goal " in out
+    assert "task 0 (level 2000, shortest plan longer than 8 actions): breadth_first, goal " in out
     assert "drawn by a decoder fitted afterwards" in out
-    status, out, _ = cli(*words, "--level", 54, "--json")
+    status, out, _ = cli(*words, "--task", 54, "--json")
     assert status == 0
-    assert json.loads(out)["task"] == "level 2054, longer than 8"
+    assert json.loads(out)["task"] == "level 2054, shortest plan longer than 8 actions"
 
 
 def test_an_evaluation_continues_where_it_stopped(cli, planning_run, planning_data, tmp_path):
@@ -98,7 +98,7 @@ def test_a_run_of_own_data_is_prepared_again_with_its_data(cli, own_run, plannin
     assert cli("plan", own_run, "--data", planning_data, "--overwrite")[0] == 0
 
 
-@pytest.mark.parametrize("words", [["plan-level"], ["plan-tasks"], ["export", "--to", "pddl", "--level", 0]])
+@pytest.mark.parametrize("words", [["plan-level"], ["plan-tasks"], ["export", "--to", "pddl", "--task", 0]])
 def test_a_run_of_own_data_has_no_levels(cli, own_run, planning_data, tmp_path, words):
     out = ["--out", tmp_path / "out"] if words[0] == "export" else []
     for data in ([], ["--data", planning_data]):
@@ -123,7 +123,7 @@ def test_a_heuristic_needs_the_data_of_the_run(cli, own_run):
         (["plan", "--start", "small.npy", "--goal", "goal.npy"], "uint8 of shape (3, 32, 64), the run takes uint8 of"),
         (["plan", "--start", "start.png", "--goal", "text.png"], "cannot be read as an image"),
         (["plan", "--start", "start.png", "--goal", "nowhere.png"], "does not exist"),
-        (["plan-level", "--level", "99999"], "--level must be between 0 and 99, the tasks of iceslider, got 99999"),
+        (["plan-level", "--task", "99999"], "--task must be between 0 and 99, the tasks of iceslider, got 99999"),
         (["plan-level", "--strip", "new.jpg"], "name a file that ends in .png, got 'new.jpg'"),
         (["plan-level", "--planner", "simulator"], "unknown planner 'simulator'"),
         (["plan-tasks", "--planner", "dijkstra"], "unknown planner 'dijkstra'"),
@@ -138,12 +138,12 @@ def test_wrong_input_is_one_line(cli, planning_run, planning_data, images, words
     assert err.count("\n") == 1
 
 
-def test_the_helps_agree_on_data_and_levels(cli, monkeypatch):
+def test_the_helps_agree_on_data_and_tasks(cli, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
     for command in ("plan", "plan-level", "plan-tasks", "train-heuristic"):
         assert "Data from which the run is prepared the first time; by default the data of its" in shown(cli, command)
     for command in ("plan-level", "export"):
-        assert "Which task of plan-tasks to take, counted from 0." in shown(cli, command)
+        assert "Index of the task in the world's list of tasks, starting at 0." in shown(cli, command)
     assert "for a run of your own data, name that data with --data" in shown(cli, "train-heuristic")
 
 

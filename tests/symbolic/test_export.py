@@ -66,12 +66,12 @@ def export(run, monkeypatch, capsys):
 
 
 def test_the_command_exports_pddl(export, tmp_path):
-    status, out, err = export("--to", "pddl", "--out", tmp_path / "out", "--level", 54, "--json")
+    status, out, err = export("--to", "pddl", "--out", tmp_path / "out", "--task", 54, "--json")
     assert (status, err) == (0, "")
     assert "(problem level-2054)" in (tmp_path / "out" / "problem.pddl").read_text()
     told = json.loads(out)
     assert {"domain.pddl", "problem.pddl", "rules.md", "fidelity.json"} <= set(told["files"])
-    assert told["problem"] == "level 2054, longer than 8"
+    assert told["problem"] == "level 2054, shortest plan longer than 8 actions"
     assert told["fidelity"]["pairs"] > 0
 
 
@@ -82,7 +82,7 @@ def test_the_command_takes_images(export, run, tmp_path):
     images = ["--start", tmp_path / "now.npy", "--goal", tmp_path / "then.npy"]
     status, out, _ = export("--to", "pddl", "--out", tmp_path / "out", *images)
     assert status == 0
-    assert "rules; they give the predictor's next code in" in out
+    assert "rules; they match the predictor's next code in" in out
     assert (tmp_path / "out" / "problem.pddl").read_text().startswith("(define (problem problem)")
 
 
@@ -98,10 +98,10 @@ def test_the_command_exports_onnx(export, tmp_path):
     ("words", "message"),
     [
         (["--to", "pdf"], "unknown target 'pdf'; did you mean 'pddl'?"),
-        (["--to", "pddl", "--start", "a.png"], "name a problem by --level, or by --start and --goal together"),
-        (["--to", "onnx", "--level", "0"], "--level cannot be used with --to onnx"),
+        (["--to", "pddl", "--start", "a.png"], "name a problem by --task, or by --start and --goal together"),
+        (["--to", "onnx", "--task", "0"], "--task cannot be used with --to onnx"),
         (["--to", "onnx", "--start", "a.png", "--seed", "1"], "--start, --seed cannot be used with --to onnx"),
-        (["--to", "pddl", "--level", "100"], "--level must be between 0 and 99, the tasks of iceslider, got 100"),
+        (["--to", "pddl", "--task", "100"], "--task must be between 0 and 99, the tasks of iceslider, got 100"),
         (["--to", "pddl", "--start", "a.png", "--goal", "b.png"], "a.png does not exist"),
     ],
 )

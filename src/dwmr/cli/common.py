@@ -36,7 +36,7 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, as written by dwmr train.")]
 RunData = Annotated[Path | None, typer.Option(help="Data folder or .npz; by default the data of the run's world.")]
 Split = Annotated[str, typer.Option(help="Part of the data to use: test, val or train.")]
-LEVEL_HELP = "Which task of plan-tasks to take, counted from 0."
+TASK_HELP = "Index of the task in the world's list of tasks, starting at 0."
 Horizon = Annotated[int, typer.Option(help="Length of the longest roll-out, in steps.", min=1)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text and tables.")]
 
@@ -115,12 +115,12 @@ def world_of(run: Path, info: RunInfo) -> World:
     return WORLDS[info.config.benchmark]
 
 
-def task_number(world: World, level: int) -> int:
-    """The number in its world of the task at a place in the list of plan-tasks, counted from 0."""
+def task_number(world: World, index: int) -> int:
+    """The number in its world of the task at this index of the list of tasks."""
     numbers = world.task_numbers
-    if level >= len(numbers):
-        raise InputError(f"--level must be between 0 and {len(numbers) - 1}, the tasks of {world.name}, got {level}")
-    return numbers[level]
+    if index >= len(numbers):
+        raise InputError(f"--task must be between 0 and {len(numbers) - 1}, the tasks of {world.name}, got {index}")
+    return numbers[index]
 
 
 def parts_of(splits: Splits) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from dwmr.cli.common import (
-    LEVEL_HELP,
+    TASK_HELP,
     AsJson,
     Device,
     Overwrite,
@@ -44,7 +44,7 @@ PDDL_NAME = re.compile("[a-z][a-z0-9-]*")
 @app.command(
     epilog=example(
         "dwmr export runs/ice --to onnx --out ice-onnx",
-        "dwmr export runs/ice --to pddl --out ice-pddl --level 0",
+        "dwmr export runs/ice --to pddl --out ice-pddl --task 0",
         "dwmr export runs/mine --to pddl --out mine-pddl --start now.png --goal then.png",
     )
 )
@@ -53,7 +53,7 @@ def export(
     to: Annotated[str, typer.Option("--to", help="onnx or pddl.")],
     out: Annotated[Path, typer.Option(help="The folder to write.")],
     data: RunData = None,
-    level: Annotated[int | None, typer.Option(help=f"pddl: the problem. {LEVEL_HELP}", min=0)] = None,
+    index: Annotated[int | None, typer.Option("--task", help=f"pddl: the problem. {TASK_HELP}", min=0)] = None,
     start: Annotated[Path | None, typer.Option(help="pddl: image of the problem's start.")] = None,
     goal: Annotated[Path | None, typer.Option(help="pddl: image of its goal.")] = None,
     overwrite: Overwrite = False,
@@ -63,12 +63,12 @@ def export(
 ) -> None:
     """Export a model as ONNX networks, or as rules: PDDL for planners, and a list to read.
 
-    Each rule says which bits an action changes, and when. --level, or --start and --goal, add a problem for planners.
+    Each rule says which bits an action changes, and when. --task, or --start and --goal, add a problem for planners.
     """
     if to not in FILES:
         raise unknown("target", to, FILES)
     if to == "onnx":
-        given = {"--level": level is not None, "--start": start is not None, "--goal": goal is not None}
+        given = {"--task": index is not None, "--start": start is not None, "--goal": goal is not None}
         given |= {"--seed": seed != 0, "--device": device not in ("auto", "cpu")}
         if refused := [option for option, named in given.items() if named]:
             raise InputError(f"{', '.join(refused)} cannot be used with --to onnx; it writes networks, on the CPU")
@@ -76,9 +76,9 @@ def export(
     if to == "onnx":
         _onnx(run, out, data, overwrite, as_json)
         return
-    if (start is None) != (goal is None) or (level is not None and start is not None):
-        raise InputError("name a problem by --level, or by --start and --goal together")
-    number = None if level is None else task_number(world_of(run, read_info(run)), level)
+    if (start is None) != (goal is None) or (index is not None and start is not None):
+        raise InputError("name a problem by --task, or by --start and --goal together")
+    number = None if index is None else task_number(world_of(run, read_info(run)), index)
     info, model, splits, train = open_run(run, data, "train", device)
     world, shown, images = info.config.benchmark, None, []
     if number is not None:
@@ -108,8 +108,8 @@ def export(
         print_json({"out": str(out), "files": files, "problem": shown, "fidelity": found})
         return
     say(f"{out}: {', '.join(files)}")
-    share = f"{found['states']:.2f}% of {found['pairs']:,} held-out cases"
-    say(f"{found['rules']} rules; they give the predictor's next code in {share}")
+    share = f"{found['states']:.2f}% of {found['pairs']:,} held-out (code, action) pairs"
+    say(f"{found['rules']} rules; they match the predictor's next code in {share}")
     if shown is not None:
         say(f"problem: {shown}")
 

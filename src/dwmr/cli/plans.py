@@ -12,7 +12,7 @@ import typer
 
 from dwmr.cli import tables
 from dwmr.cli.common import (
-    LEVEL_HELP,
+    TASK_HELP,
     AsJson,
     Device,
     Overwrite,
@@ -113,11 +113,11 @@ def plan(
 
 @app.command(
     "plan-level",
-    epilog=example("dwmr plan-level runs/ice", "dwmr plan-level runs/ice --level 3 --planner astar --strip acted.png"),
+    epilog=example("dwmr plan-level runs/ice", "dwmr plan-level runs/ice --task 3 --planner astar --strip acted.png"),
 )
 def plan_level(
     run: RunFolder,
-    level: Annotated[int, typer.Option(help=LEVEL_HELP, min=0)] = 0,
+    index: Annotated[int, typer.Option("--task", help=TASK_HELP, min=0)] = 0,
     planner: OnePlanner = "breadth_first",
     seconds: Seconds = Limits.seconds,
     strip: StripPath = None,
@@ -136,12 +136,12 @@ def plan_level(
     _check_strip(strip, overwrite, [run, data])
     info, model = open_model(run, device)
     world = world_of(run, info)
-    number = task_number(world, level)
+    number = task_number(world, index)
     agent = _agent(run, info, model, data, seed)
     task = world.with_digits(_digits(agent)).task(number, seed=seed)
     trial, episode = solve_task(task, agent, planner, Limits(seconds, 3 * seconds), seed)
     reached = "goal reached" if trial.solved else f"goal not reached ({trial.ending})"
-    title = f"{task.name}: {planner}, {reached} after {trial.actions} actions (shortest: {task.optimal})"
+    title = f"task {index} ({task.name}): {planner}, {reached} after {trial.actions} actions (shortest: {task.optimal})"
     reason = next((plan.reason for plan in episode.plans if plan.reason and not plan.solved), "")
     figures = asdict(trial) | {"actions": episode.actions, "reason": reason}
     shown = Strip(title, _names(info, agent, episode.actions), episode.frames, torch.cat(episode.expected))
