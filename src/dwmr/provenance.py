@@ -16,13 +16,8 @@ import torch
 
 PACKAGE = Path(__file__).parent
 TRAINING_AND_EVALUATION = ("dwmr.training.trainer", "dwmr.evaluation.evaluate")  # what the figures of a run depend on
-WITHOUT_FIGURES = (
-    "dwmr.errors",
-    "dwmr.files",
-    "dwmr.presets",
-    "dwmr.progress",
-    "dwmr.version",
-)  # imported, but without effect
+# Imported, but without effect on figures.
+WITHOUT_FIGURES = ("dwmr.errors", "dwmr.files", "dwmr.presets", "dwmr.progress", "dwmr.version")
 
 
 def describe_machine(device: torch.device) -> str:
@@ -87,10 +82,8 @@ def _code_of(path: Path) -> str:
     """The syntax tree of a file without docstrings, as text that is the same under every version of Python."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(
-            node
-        ):
-            node.body = node.body[1:]
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = node.body[1:] if ast.get_docstring(node) else node.body
     return _text_of(tree)
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 
 from dwmr.errors import InputError
-
-MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # Pillow's names, by the number of channels
 
 
 def read_image(path: Path, shape: tuple[int, int, int]) -> np.ndarray:
@@ -26,8 +23,12 @@ def read_image(path: Path, shape: tuple[int, int, int]) -> np.ndarray:
             with open(path, "rb") as file:
                 image = np.lib.format.read_array(file, allow_pickle=False)
         else:
-            with pillow().open(path) as opened:
-                image = np.asarray(opened.convert(MODES.get(channels, "RGB")))
+            from PIL import Image
+
+            with Image.open(path) as opened:
+                image = np.asarray(opened.convert({1: "L", 4: "RGBA"}.get(channels, "RGB")))
+    except ImportError as error:
+        raise InputError("reading images needs Pillow; pip install 'dwmr[report]'") from error
     except (ValueError, EOFError, OSError) as error:
         raise InputError(f"{path} cannot be read as an image: {error}") from error
     if image.ndim == 2:
@@ -37,12 +38,3 @@ def read_image(path: Path, shape: tuple[int, int, int]) -> np.ndarray:
     if image.shape != shape or image.dtype != np.uint8:
         raise InputError(f"{path} holds {image.dtype} of shape {image.shape}, the run takes uint8 of shape {shape}")
     return np.ascontiguousarray(image)
-
-
-def pillow() -> ModuleType:
-    """Pillow's image module."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise InputError("reading and drawing images needs Pillow; pip install 'dwmr[report]'") from error
-    return Image

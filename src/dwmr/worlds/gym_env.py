@@ -38,7 +38,7 @@ class WorldEnv(gymnasium.Env[np.ndarray, np.int64]):
         render_mode: str | None = "rgb_array",
         **options: Any,
     ) -> None:
-        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
+        if render_mode not in ("rgb_array", None):
             raise ValueError(f"render_mode must be rgb_array or None, got {render_mode!r}")
         module, name = world.split(":")
         self.world: World = getattr(importlib.import_module(module), name)(**options)
