@@ -274,7 +274,6 @@ BAD = [
     (["train", "iceslider/dwmr", "--out", "x", "--device", "meta"], "meta"),
     (["distil", "nowhere", "--out", "x"], "not a run folder"),
     (["distil", "nowhere", "--out", "x", "--rounds", "0"], "--rounds"),
-    (["distil", "nowhere", "--out", "x", "--keep", "2"], "keep"),
     (["evaluate", "nowhere", "--split", "tset"], "'test'"),
     (["certify", "nowhere", "--split", "tset"], "'test'"),
     (["certify", "nowhere"], "not a run folder"),

@@ -33,7 +33,6 @@ from dwmr.files import check_output
 from dwmr.models.run_folder import checkpoint_digest, read_info, save_model
 from dwmr.models.world_model import resolve_device
 from dwmr.presets import PRESETS, TUNED, preset
-from dwmr.training.distillation import check_numbers
 from dwmr.training.trainer import check_choices
 
 
@@ -109,25 +108,13 @@ def train(
         raise TrainingDiverged("; ".join(failures))
 
 
-@app.command(
-    epilog=example(
-        "dwmr distil runs/p --out runs/p2",
-        "dwmr distil runs/p --out runs/p2 --rounds 3 --keep 0.97",
-    )
-)
+@app.command(epilog=example("dwmr distil runs/p --out runs/p2", "dwmr distil runs/p --out runs/p2 --rounds 3"))
 def distil(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of the teacher.")],
     folder: Annotated[Path, typer.Option("--out", help="Run folder to create.")],
     rounds: Annotated[int, typer.Option(help="Rounds; the student of one teaches the next.", min=1)] = 2,
     epochs: Annotated[int, typer.Option(help="Epochs per round.", min=1)] = 4,
-    lr: Annotated[float, typer.Option(help="Learning rate at the start of a round.")] = 1e-3,
     batch: Annotated[int, typer.Option(help="Transitions per minibatch.", min=2)] = 256,
-    keep: Annotated[
-        float,
-        typer.Option(
-            help="Switch off bits on which encoder and predictor agree in a smaller share of the transitions (0 to 1)."
-        ),
-    ] = 0.0,
     data: RunData = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -138,11 +125,10 @@ def distil(
     Uses the training transitions, and no labels. A decoder is not retrained.
     """
     check_output(folder, inputs=[run, data])
-    check_numbers(rounds, epochs, lr, batch, keep)
     info, model = open_model(run, device)
     train = load_data(data, info.config.benchmark).train
-    found = dwmr.distil(model, train, rounds=rounds, epochs=epochs, lr=lr, batch_size=batch, keep=keep, seed=seed)
-    options = {"epochs": epochs, "lr": lr, "batch_size": batch, "keep": keep, "seed": seed}
+    found = dwmr.distil(model, train, rounds=rounds, epochs=epochs, batch_size=batch, seed=seed)
+    options = {"epochs": epochs, "batch_size": batch, "seed": seed}
     origin = {"run": checkpoint_digest(run), **options, "lessons": found.rounds}
     save_model(folder, found.model, dataclasses.replace(info, data=train.fingerprint(), distilled=origin))
     if as_json:
@@ -154,9 +140,7 @@ def distil(
             f"{lesson['encoding_loss'][0]:.4f} to {lesson['encoding_loss'][-1]:.4f}, prediction loss "
             f"{lesson['prediction_loss'][0]:.4f} to {lesson['prediction_loss'][-1]:.4f}"
         )
-    kept = found.rounds[-1]["kept"]
-    bits = f"{model.bits} bits" if kept == model.bits else f"{model.bits} bits, {kept} of them in use"
-    say(f"{folder}: a model of {bits}")
+    say(f"{folder}: a model of {model.bits} bits")
 
 
 @app.command(epilog=example("dwmr presets", "dwmr presets --json"))

@@ -71,7 +71,6 @@ class PatchEncoder(nn.Module):
                 f"the patch encoder needs sides divisible by 8 and bits divisible by the patches, "
                 f"got {height}×{width} pixels and {bits} bits"
             )
-        self.grid = cells  # that share its weights
         self.layout = bits // cells, height // 8, width // 8  # of the code: bits a cell, rows, columns
         self.layers = Sequential(
             nn.Conv2d(depth, hidden, 4, stride=4),
@@ -111,7 +110,6 @@ class GridEncoder(nn.Module):
                 f"got {height}×{width} pixels and {bits} bits"
             )
         self.cells, self.pitch, self.line = cells, pitch, line
-        self.grid = cells**2  # cells that share its weights
         self.layout = bits // cells**2, cells, cells  # of the code: bits a cell, rows, columns
         side = pitch - line
         self.cell = ConvEncoder(

@@ -1,4 +1,4 @@
-"""Batch normalisation with an optional ReLU of several runs in four Triton kernels: moments, map, and both backwards.
+"""Batch normalisation with an optional ReLU of several runs in two Triton kernels, sums and map, both ways.
 
 Rows lie with channels last: x (S, M, C), M samples and positions of each of S runs. Plain PyTorch takes some ten passes
 over such a tensor forwards and backwards; here it is read twice and written once in each direction.
@@ -33,7 +33,7 @@ def forward(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
     var = (sums[:, 1] / rows - mean.square()).clamp_min(0)
     scale, shift, _ = _affine_map(mean, var, weight, bias, eps)
     y = torch.empty_like(x)
-    _launch(_map, x, (scale, shift), y, relu)
+    _map_rows(x, None, (scale, shift, scale, shift), y, relu)
     return [y, mean, var]
 
 
@@ -56,7 +56,7 @@ def backward(
     # dx = scale · (g − (d_bias + x̂ d_weight) / M) = scale·g − slope·x − offset
     slope = scale * d_weight * deviation / rows
     offset = scale * d_bias / rows - slope * mean
-    _launch(_back_map, x, (gradient, scale, shift, slope, offset), dx, relu)
+    _map_rows(x, gradient, (scale, shift, slope, offset), dx, relu)
     return [dx, d_weight, d_bias.contiguous()]
 
 
@@ -67,11 +67,12 @@ def _affine_map(mean: Tensor, var: Tensor, weight: Tensor, bias: Tensor, eps: fl
     return scale, bias - mean * scale, deviation
 
 
-def _launch(kernel: Any, x: Tensor, given: Sequence[Tensor], result: Tensor, relu: float) -> None:
-    """Run a kernel once over all rows of x (S, M, C)."""
+def _map_rows(x: Tensor, gradient: Tensor | None, maps: Sequence[Tensor], result: Tensor, relu: float) -> None:
+    """All rows of x (S, M, C) by scale and shift, or of the gradient before the ReLU by scale, slope and offset."""
     runs, rows, _ = x.shape
-    sizes = _sizes(x, relu)
-    kernel[(runs, triton.cdiv(rows, sizes["BLOCK"]))](x, *given, result, rows, **sizes)
+    sizes = _sizes(x, relu) | {"BACK": gradient is not None}
+    grid = (runs, triton.cdiv(rows, sizes["BLOCK"]))
+    _map[grid](x, x if gradient is None else gradient, *maps, result, rows, **sizes)
 
 
 def _sizes(x: Tensor, relu: float) -> dict[str, Any]:
@@ -131,30 +132,16 @@ def _sums(
 
 
 @triton.jit
-def _map(x, scale, shift, y, rows, C: tl.constexpr, CP: tl.constexpr, BLOCK: tl.constexpr, RELU: tl.constexpr):
-    run = tl.program_id(0).to(tl.int64)
-    row = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    c = tl.arange(0, CP)
-    live = (row < rows)[:, None] & (c < C)[None, :]
-    a = tl.load(scale + run * C + c, c < C, 0.0)[None, :]
-    b = tl.load(shift + run * C + c, c < C, 0.0)[None, :]
-    place = (run * rows + row[:, None]) * C + c[None, :]
-    v = tl.load(x + place, live, 0.0) * a + b
-    if RELU:
-        v = relu(v)
-    tl.store(y + place, v, live)
-
-
-@triton.jit
-def _back_map(
+def _map(
     x,
     gradient,
     scale,
     shift,
     slope,
     offset,
-    dx,
+    result,
     rows,
+    BACK: tl.constexpr,
     C: tl.constexpr,
     CP: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -166,11 +153,16 @@ def _back_map(
     live = (row < rows)[:, None] & (c < C)[None, :]
     a = tl.load(scale + run * C + c, c < C, 0.0)[None, :]
     b = tl.load(shift + run * C + c, c < C, 0.0)[None, :]
-    m = tl.load(slope + run * C + c, c < C, 0.0)[None, :]
-    n = tl.load(offset + run * C + c, c < C, 0.0)[None, :]
     place = (run * rows + row[:, None]) * C + c[None, :]
     v = tl.load(x + place, live, 0.0)
-    g = tl.load(gradient + place, live, 0.0)
-    if RELU:
-        g = tl.where(v * a + b > 0, g, 0.0)
-    tl.store(dx + place, a * g - m * v - n, live)
+    y = v * a + b
+    if BACK:
+        m = tl.load(slope + run * C + c, c < C, 0.0)[None, :]
+        n = tl.load(offset + run * C + c, c < C, 0.0)[None, :]
+        g = tl.load(gradient + place, live, 0.0)
+        if RELU:
+            g = tl.where(y > 0, g, 0.0)
+        y = a * g - m * v - n
+    elif RELU:
+        y = relu(y)
+    tl.store(result + place, y, live)

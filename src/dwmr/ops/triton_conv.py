@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import triton
@@ -45,6 +46,22 @@ CONVOLVE = Launch(block=128, warps=4, stages=3)
 CONVOLVE_TWO = Launch(block=128, warps=4, stages=1)
 GRADIENT = Launch(block=32, warps=2, stages=3)
 GRADIENT_APART = Launch(block=32, warps=4, stages=3)
+
+
+def _sizes(x: Tensor, outputs: int, side: int, launch: Launch) -> dict[str, Any]:
+    """What the kernels are told of images x (S·N, H + 2, W + 2, C)."""
+    return {
+        "HEIGHT": x.shape[1] - 2,
+        "WIDTH": x.shape[2] - 2,
+        "C": x.shape[3],
+        "OUT": outputs,
+        "SIDE": side,
+        "OP": padded_size(outputs),
+        "BLOCK": launch.block,
+        "PRECISION": PRECISION,
+        "num_warps": launch.warps,
+        "num_stages": launch.stages,
+    }
 
 
 def of_runs(weight: Tensor) -> Tensor:
@@ -90,26 +107,10 @@ def convolve(x: Tensor, weight: Tensor, transposed: bool = False, copies: bool =
     steps = 1 if channels == 1 else 9 if side == 1 and channels >= 16 else 3
     launch = CONVOLVE_TWO if side == 2 and channels > 1 else CONVOLVE
     check_size(x, result, runs)
-    _convolve[(triton.cdiv(places, launch.block), runs)](
-        x,
-        taps,
-        result,
-        places,
-        HEIGHT=height,
-        WIDTH=width,
-        C=channels,
-        OUT=side * outputs,
-        SIDE=side,
-        COPIES=copies,
-        STEPS=steps,
-        K=taps.shape[1] // steps,
-        KP=padded_size(taps.shape[1] // steps),
-        OP=padded_size(side * outputs),
-        BLOCK=launch.block,
-        PRECISION=PRECISION,
-        num_warps=launch.warps,
-        num_stages=launch.stages,
-    )
+    k = taps.shape[1] // steps
+    more = {"K": k, "KP": padded_size(k), "COPIES": copies, "STEPS": steps}
+    grid = (triton.cdiv(places, launch.block), runs)
+    _convolve[grid](x, taps, result, places, **_sizes(x, side * outputs, side, launch), **more)
     return result
 
 
@@ -164,14 +165,7 @@ def _laid_out(weight: Tensor, transposed: bool, side: int, dtype: torch.dtype) -
 
 @triton.jit
 def _lay_out(
-    weight,
-    result,
-    size,
-    run_weight,
-    C: tl.constexpr,
-    OUT: tl.constexpr,
-    SIDE: tl.constexpr,
-    TRANSPOSED: tl.constexpr,
+    weight, result, size, run_weight, C: tl.constexpr, OUT: tl.constexpr, SIDE: tl.constexpr, TRANSPOSED: tl.constexpr
 ):
     at = tl.program_id(0) * 1024 + tl.arange(0, 1024)
     pixel, o = at // OUT % SIDE, at % OUT
@@ -255,25 +249,8 @@ def weight_gradient(x: Tensor, arrived: Tensor, shape: torch.Size) -> Tensor:
     groups = triton.cdiv(places, size)
     check_size(x, arrived, runs)
     partial = x.new_empty(runs, groups, side, outputs, 3, 2 + side, channels, dtype=torch.float32)
-    _weight_gradient[(groups, 3 if apart else 1, runs)](
-        x,
-        arrived,
-        partial,
-        places,
-        size,
-        HEIGHT=height,
-        WIDTH=width,
-        C=channels,
-        OUT=outputs,
-        SIDE=side,
-        KP=taps,
-        OP=rows,
-        BLOCK=launch.block,
-        APART=apart,
-        PRECISION=PRECISION,
-        num_warps=launch.warps,
-        num_stages=launch.stages,
-    )
+    sizes = _sizes(x, outputs, side, launch) | {"KP": taps, "OP": rows, "APART": apart}
+    _weight_gradient[(groups, 3 if apart else 1, runs)](x, arrived, partial, places, size, **sizes)
     return _of_one_pixel(partial.sum(1))
 
 

@@ -88,15 +88,7 @@ def _pull_back(x, std, pull, gradient, samples, bits, factor, eps, N: tl.constex
 
 @triton.jit
 def _third_moments(
-    x,
-    loss,
-    gradient,
-    samples,
-    bits,
-    chunk,
-    N: tl.constexpr,
-    BLOCK: tl.constexpr,
-    PRECISION: tl.constexpr,
+    x, loss, gradient, samples, bits, chunk, N: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr
 ):
     run = tl.program_id(0).to(tl.int64)
     dtype: tl.constexpr = tl.float16 if PRECISION == "half" else tl.float32

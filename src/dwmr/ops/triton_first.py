@@ -49,18 +49,8 @@ def first_block_back(
     images, (runs, outputs) = len(x), weight.shape[:2]
     partial = x.new_empty(images, 4, outputs, 1, 4, 4)
     of_norm = torch.empty_like(moments)
-    _first_back[(images,)](
-        gradient,
-        x,
-        weight,
-        sums,
-        moments,
-        scale,
-        shift,
-        partial,
-        of_norm,
-        **_sizes(x, weight, scale, shift),
-    )
+    given = (gradient, x, weight, sums, moments, scale, shift, partial, of_norm)
+    _first_back[(images,)](*given, **_sizes(x, weight, scale, shift))
     d_weight = _of_one_pixel(partial.unflatten(0, (runs, -1)).sum(1))
     d_scale, d_shift = (each.clone() for each in of_norm.unflatten(0, (runs, -1)).sum(1).unbind(1))
     return d_weight, d_scale, d_shift

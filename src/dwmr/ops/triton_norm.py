@@ -19,30 +19,25 @@ def normalize(y: Tensor, scale: Tensor, shift: Tensor, pool: bool) -> tuple[Tens
     side = 2 if pool else 1
     result = y.new_empty(images, height // side + 2, width // side + 2, outputs)
     moments = y.new_empty(images, 2, outputs, dtype=torch.float32)
-    _normalize[(images,)](
-        y,
-        scale,
-        shift,
-        result,
-        moments,
-        images // len(scale),
-        scale.stride(0),
-        shift.stride(0),
-        HEIGHT=height,
-        WIDTH=width,
-        OUT=outputs,
-        OP=triton.next_power_of_2(outputs),
-        EPS=EPS,
-        SIDE=side,
-        BLOCK=_pixels(outputs),
-        num_warps=8 if height * width > 512 else 4,
-    )
+    _normalize[(images,)](y, scale, shift, result, moments, EPS=EPS, SIDE=side, **_sizes(y, scale, shift))
     return result, moments
 
 
-def _pixels(outputs: int) -> int:
-    """Pixels in one step of a normalisation: 4,096 numbers."""
-    return max(16, 4096 // triton.next_power_of_2(outputs))
+def _sizes(y: Tensor, scale: Tensor, shift: Tensor) -> dict[str, int]:
+    """What both kernels are told of a convolution's output y (S·N, H, W, O)."""
+    images, height, width, outputs = y.shape
+    padded = triton.next_power_of_2(outputs)
+    return {
+        "count": images // len(scale),
+        "run_scale": scale.stride(0),
+        "run_shift": shift.stride(0),
+        "HEIGHT": height,
+        "WIDTH": width,
+        "OUT": outputs,
+        "OP": padded,
+        "BLOCK": max(16, 4096 // padded),  # pixels in one step: 4,096 numbers
+        "num_warps": 8 if height * width > 512 else 4,
+    }
 
 
 @triton.jit
@@ -132,13 +127,7 @@ def _normalize(
 
 
 def normalize_back(
-    gradient: Tensor,
-    y: Tensor,
-    moments: Tensor,
-    scale: Tensor,
-    shift: Tensor,
-    pool: bool,
-    copies: bool = False,
+    gradient: Tensor, y: Tensor, moments: Tensor, scale: Tensor, shift: Tensor, pool: bool, copies: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
     """From the gradient (S·N, H', W', O) of the block's output to those of the convolution's output with a border of
     zeros, (S·N, H + 2, W + 2, O), and of scale and shift (S, O). Where 2×2 pixels are ``copies`` of one, their
@@ -148,26 +137,8 @@ def normalize_back(
     apart = 2 if copies else 1
     result = gradient.new_empty(images, height // apart + 2, width // apart + 2, apart**2 * outputs)
     of_norm = torch.empty_like(moments)
-    _normalize_back[(images,)](
-        gradient,
-        y,
-        moments,
-        scale,
-        shift,
-        result,
-        of_norm,
-        images // runs,
-        scale.stride(0),
-        shift.stride(0),
-        HEIGHT=height,
-        WIDTH=width,
-        OUT=outputs,
-        OP=triton.next_power_of_2(outputs),
-        SIDE=side,
-        COPIES=apart,
-        BLOCK=_pixels(outputs),
-        num_warps=8 if height * width > 512 else 4,
-    )
+    given = (gradient, y, moments, scale, shift, result, of_norm)
+    _normalize_back[(images,)](*given, SIDE=side, COPIES=apart, **_sizes(y, scale, shift))
     d_scale, d_shift = (each.clone() for each in of_norm.unflatten(0, (runs, -1)).sum(1).unbind(1))
     return result, d_scale, d_shift
 

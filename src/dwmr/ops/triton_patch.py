@@ -104,21 +104,23 @@ def _as_image(rows: Tensor, image: Tensor, weight: Tensor) -> Tensor:
 
 def _gather(x: Tensor, weight: Tensor) -> Tensor:
     """The numbers (S, P, O) of an image's patches."""
-    sizes, patches = _sizes(x, weight)
-    result = x.new_empty(len(x), patches, weight.shape[1])
-    check_size(x, result, len(x))
-    grid = (triton.cdiv(patches, sizes["BLOCK"]), len(x))
-    _gather_kernel[grid](x, weight, result, patches, weight.stride(0), **sizes)
-    return result
+    side = weight.shape[-1]
+    rows = x.new_empty(len(x), x.shape[1] * x.shape[3] * x.shape[4] // side**2, weight.shape[1])
+    _multiply(x, weight, rows, scatter=False)
+    return rows
 
 
 def _scatter(rows: Tensor, weight: Tensor, image: Tensor) -> Tensor:
     """The image whose patches the numbers (S, P, O) give."""
+    _multiply(image, weight, rows, scatter=True)
+    return image
+
+
+def _multiply(image: Tensor, weight: Tensor, rows: Tensor, scatter: bool) -> None:
     sizes, patches = _sizes(image, weight)
     check_size(image, rows, len(image))
     grid = (triton.cdiv(patches, sizes["BLOCK"]), len(image))
-    _scatter_kernel[grid](rows, weight, image, patches, weight.stride(0), **sizes)
-    return image
+    _multiply_kernel[grid](image, weight, rows, patches, weight.stride(0), SCATTER=scatter, **sizes)
 
 
 def _outer(x: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
@@ -206,43 +208,13 @@ def _matrix(
 
 
 @triton.jit
-def _gather_kernel(
-    x,
-    weight,
-    result,
-    patches,
-    run_weight,
-    C: tl.constexpr,
-    HEIGHT: tl.constexpr,
-    WIDTH: tl.constexpr,
-    SIDE: tl.constexpr,
-    OUT: tl.constexpr,
-    KP: tl.constexpr,
-    OP: tl.constexpr,
-    LAST: tl.constexpr,
-    BLOCK: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
-    run = tl.program_id(1).to(tl.int64)
-    patch = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    live = patch < patches
-    o = tl.arange(0, OP)
-    _, _, _, known = _tap(C, SIDE, KP, LAST)
-    x += run * patches * (C * SIDE * SIDE)
-    v = tl.load(x + _places(patch, C, HEIGHT, WIDTH, SIDE, KP, LAST), live[:, None] & known[None, :], 0.0)
-    w = _matrix(weight + run * run_weight, C, SIDE, OUT, KP, OP, LAST)
-    y = tl.dot(v, w, input_precision=PRECISION)
-    target = result + run * patches * OUT + patch[:, None] * OUT + o[None, :]
-    tl.store(target, y, live[:, None] & (o < OUT)[None, :])
-
-
-@triton.jit
-def _scatter_kernel(
-    rows,
-    weight,
+def _multiply_kernel(
     image,
+    weight,
+    rows,
     patches,
     run_weight,
+    SCATTER: tl.constexpr,
     C: tl.constexpr,
     HEIGHT: tl.constexpr,
     WIDTH: tl.constexpr,
@@ -259,12 +231,17 @@ def _scatter_kernel(
     live = patch < patches
     o = tl.arange(0, OP)
     _, _, _, known = _tap(C, SIDE, KP, LAST)
-    source = rows + run * patches * OUT + patch[:, None] * OUT + o[None, :]
-    y = tl.load(source, live[:, None] & (o < OUT)[None, :], 0.0)
+    inside = live[:, None] & known[None, :]
+    made = live[:, None] & (o < OUT)[None, :]
+    place = image + run * patches * (C * SIDE * SIDE) + _places(patch, C, HEIGHT, WIDTH, SIDE, KP, LAST)
+    row = rows + run * patches * OUT + patch[:, None] * OUT + o[None, :]
     w = _matrix(weight + run * run_weight, C, SIDE, OUT, KP, OP, LAST)
-    v = tl.dot(y, tl.trans(w), input_precision=PRECISION)
-    image += run * patches * (C * SIDE * SIDE)
-    tl.store(image + _places(patch, C, HEIGHT, WIDTH, SIDE, KP, LAST), v, live[:, None] & known[None, :])
+    if SCATTER:
+        y = tl.load(row, made, 0.0)
+        tl.store(place, tl.dot(y, tl.trans(w), input_precision=PRECISION), inside)
+    else:
+        v = tl.load(place, inside, 0.0)
+        tl.store(row, tl.dot(v, w, input_precision=PRECISION), made)
 
 
 @triton.jit

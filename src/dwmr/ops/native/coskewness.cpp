@@ -79,56 +79,53 @@ struct Sums {
     }
 
     template <int FROM>
-    double of_block(int i, int b, bool pull) const {
+    double of_block(int i, int b) const {
         double sum = 0;
         for (int k = b; k < blocks; k++) {
             sum += moments<FROM>(i, b, k);
-            if (pull) pull_last<FROM>(k);
+            pull_last<FROM>(k);
         }
         return sum;
     }
 
-    double of_bit(int i, bool pull, vec* turned) const {
+    double of_bit(int i, vec* turned) const {
         double sum = 0;
         std::memset(own, 0, samples * sizeof(vec));
         for (int b = i / LANES; b < blocks; b++) {
             for (int n = 0; n < samples; n++) z[n] = row(n)[i] * x[size_t(n) * blocks + b];
             const bool upper = b * LANES + LANES / 2 <= i + 1;  // the block's first half is not behind i
-            sum += upper ? of_block<LANES / 2>(i, b, pull) : of_block<0>(i, b, pull);
-            if (!pull) continue;
+            sum += upper ? of_block<LANES / 2>(i, b) : of_block<0>(i, b);
             for (int k = b; k < blocks; k++) turn(signs + k, blocks, turned + k * LANES);
             pull_first(i, b, turned);
         }
-        if (pull)
-            for (int n = 0; n < samples; n++) reinterpret_cast<float*>(dx + size_t(n) * blocks)[i] += total(own[n]);
+        for (int n = 0; n < samples; n++) reinterpret_cast<float*>(dx + size_t(n) * blocks)[i] += total(own[n]);
         return sum;
     }
 };
 
 }  // namespace
 
-// The sum; with `dx` (samples, bits) not null also its gradient.
+// The sum, and its gradient in `dx` (samples, bits).
 extern "C" double dwmr_coskewness(const float* x, int samples, int bits, float* dx, int threads) {
     const int rows = (samples + ROWS - 1) / ROWS * ROWS, blocks = groups_of(bits);
     const size_t size = size_t(rows) * blocks;
     Vectors padded(size);
     std::memset(padded.at, 0, size * sizeof(vec));
     for (int n = 0; n < samples; n++) std::memcpy(padded.at + size_t(n) * blocks, x + size_t(n) * bits, bits * sizeof(float));
-    Vectors pulls(dx ? threads * size : 0);
-    if (dx) std::memset(pulls.at, 0, threads * size * sizeof(vec));  // fewer threads may come than were asked for
+    Vectors pulls(threads * size);
+    std::memset(pulls.at, 0, threads * size * sizeof(vec));  // fewer threads may come than were asked for
     std::vector<double> sums(threads);
 #pragma omp parallel num_threads(threads)
     {
         const int me = omp_get_thread_num();
         Vectors z(rows), own(rows), signs(size_t(LANES) * blocks), turned(size_t(LANES) * blocks);
-        vec* mine = dx ? pulls.at + me * size : nullptr;
-        const Sums all_sums{padded.at, rows, blocks, mine, z.at, signs.at, own.at};
+        const Sums all_sums{padded.at, rows, blocks, pulls.at + me * size, z.at, signs.at, own.at};
         // Bits in turn, the long rows of i = 0, 1, … first: an even share, and the same on every run.
-        for (int i = me; i + 2 < bits; i += omp_get_num_threads()) sums[me] += all_sums.of_bit(i, dx != nullptr, turned.at);
+        for (int i = me; i + 2 < bits; i += omp_get_num_threads()) sums[me] += all_sums.of_bit(i, turned.at);
     }
     double sum = 0;
     for (double part : sums) sum += part;
-    for (int n = 0; dx && n < samples; n++)
+    for (int n = 0; n < samples; n++)
         for (int k = 0; k < bits; k++) {
             float pull = 0;
             for (int t = 0; t < threads; t++) pull += reinterpret_cast<float*>(pulls.at + t * size + size_t(n) * blocks)[k];
