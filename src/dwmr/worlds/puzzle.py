@@ -92,11 +92,12 @@ class Puzzle(World):
         return Task(f"pair {number}", self, start, goal, distance(self, start, goal), generator)
 
     def _near(self, generator: np.random.Generator, start: Any) -> Any:
-        """The end of a walk that visits no state twice."""
+        """The end of a walk of 1 to 8 moves that visits no state twice."""
+        moves = 1 + int(below(generator, NEAR, 1)[0])
         state, seen = start, {self.key(start)}
         for action in below(generator, len(self.action_names), _SPARE * NEAR).tolist():
             after = self.step(state, action)
-            if self.key(after) not in seen and len(seen) <= NEAR:
+            if self.key(after) not in seen and len(seen) <= moves:
                 state = after
                 seen.add(self.key(after))
         return state
