@@ -11,8 +11,6 @@ from rich.table import Table
 from dwmr.config import Config
 from dwmr.evaluation.metrics import SCORE_TITLES
 
-MOST_TRIALS = 10  # shown of a study
-
 ROLLOUT = {
     "bits": "bits",
     "copy_bits": "bits, copy",
@@ -94,14 +92,11 @@ def planning(entries: dict[str, dict[str, Any]], kinds: Sequence[str]) -> list[T
 
 
 def tuning(found: dict[str, Any]) -> list[Table]:
-    """A study's best trials, its confirmations, and what it chose."""
-    epochs = {str(epoch): f"epoch {epoch}" for epoch in found["rungs"]}
-    best = sorted(found["trials"], key=_how_far, reverse=True)[:MOST_TRIALS]
-    rows = {_trial(trial): trial["scores"] for trial in best}
-    shown = [_table("Best trials", epochs, rows, first="trial")]
+    """A study's best trials trained with new seeds, and what it chose. Its JSON lists every trial."""
+    shown = []
     if found["confirmations"]:
-        rows = {_trial(entry): {name: entry[name] for name in ("mean", "std")} for entry in found["confirmations"]}
-        shown.append(_table("New seeds", {"mean": "mean", "std": "std"}, rows, first="trial"))
+        trials = {str(entry["trial"]) + " (start values)" * entry["start"]: entry for entry in found["confirmations"]}
+        shown.append(_table("Best trials, new seeds", {"mean": "mean", "std": "std"}, trials, first="trial"))
     if found["chosen"]:
         values = {name: {"value": _significant(value)} for name, value in found["chosen"]["values"].items()}
         shown.append(_table(f"Chosen: trial {found['chosen']['trial']}", {"value": ""}, values))
@@ -113,15 +108,6 @@ def tuning_line(found: dict[str, Any]) -> str:
     done = sum(trial["state"] != "running" for trial in found["trials"])
     state = "finished" if found["finished"] else "not finished; rerun the same command to continue"
     return f"{found['preset']}: {done} trials done, {state}; scores are {found['provenance']['score'].split(' at ')[0]}"
-
-
-def _how_far(trial: dict[str, Any]) -> tuple[int, float]:
-    scores = list(trial["scores"].values())
-    return len(scores), scores[-1] if scores else 0.0
-
-
-def _trial(entry: dict[str, Any]) -> str:
-    return f"{entry['trial']} (start values)" if entry["start"] else str(entry["trial"])
 
 
 def _significant(value: Any) -> str:

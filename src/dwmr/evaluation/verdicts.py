@@ -81,26 +81,10 @@ def summary(certificate: Certificate) -> str:
 
     The model is called reliable only if every question is answered with yes.
     """
-    drift, collisions = certificate["drift"], certificate.get("collisions")
-    steps, longest = correct_steps(drift), _longest(drift)
     given: dict[str, list[dict[str, Any]]] = {answer: [] for answer in (YES, PARTLY, NO, NOT_TESTED)}
     for each in certificate["verdicts"]:
         given[each["answer"]].append(each)
-    if _constant(certificate):
-        found = ["Every frame has the same code: the model carries no information."]
-    elif steps == 0:
-        found = ["Imagined codes are unreliable, even one step ahead."]
-        exact = [entry["exact"] for entry in drift.values()]
-        if certificate["redrawn"] and exact and min(exact) >= certificate["same_code"] - SHARE_TOLERANCE:
-            found.append("The cause is the encoder: it gives two frames of one state different codes just as often.")
-    else:
-        limit = ", the longest roll-out tested" if steps == longest else ", but not longer"
-        shared = (
-            "whether states share a code is not known"
-            if collisions is None
-            else f"{collisions:.1f}% of the frames share a code with another state"
-        )
-        found = [f"At least {MIN_EXACT:g}% of imagined codes are exact for {_count(steps)}{limit}; {shared}."]
+    found = [_about_codes(certificate)]
     for title, answer in (("Failed", NO), ("Partly", PARTLY)):
         if given[answer]:
             found.append(f"{title}: {', '.join(each['name'] for each in given[answer])}.")
@@ -110,6 +94,24 @@ def summary(certificate: Certificate) -> str:
     elif len(given[YES]) == len(QUESTIONS):
         found.append("Every question is answered with yes: the model is reliable.")
     return " ".join(found)
+
+
+def _about_codes(certificate: Certificate) -> str:
+    """How long imagined codes stay exact, and whether states share codes."""
+    drift, collisions = certificate["drift"], certificate.get("collisions")
+    steps, longest = correct_steps(drift), _longest(drift)
+    if _constant(certificate):
+        return "Every frame has the same code: the model carries no information."
+    if steps == 0:
+        exact = [entry["exact"] for entry in drift.values()]
+        encoder = certificate["redrawn"] and exact and min(exact) >= certificate["same_code"] - SHARE_TOLERANCE
+        cause = " The cause is the encoder: it gives two frames of one state different codes just as often."
+        return "Imagined codes are unreliable, even one step ahead." + (cause if encoder else "")
+    limit = ", the longest roll-out tested" if steps == longest else ", but not longer"
+    shared = "whether states share a code is not known"
+    if collisions is not None:
+        shared = f"{collisions:.1f}% of the frames share a code with another state"
+    return f"At least {MIN_EXACT:g}% of imagined codes are exact for {_count(steps)}{limit}; {shared}."
 
 
 def _longest(drift: Mapping[str, Any]) -> int:
