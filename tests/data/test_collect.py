@@ -16,8 +16,8 @@ from dwmr.errors import InputError
 from dwmr.files import cache_folder
 from dwmr.worlds import sliding_tiles
 from dwmr.worlds.digit_jump import DigitJump
+from dwmr.worlds.digits import CACHE_NAME
 from dwmr.worlds.ice_slider import IceSlider
-from dwmr.worlds.mnist import CACHE_NAME
 from dwmr.worlds.registry import WORLDS
 
 PUZZLES = ("8puzzle", "8puzzle-noisy")

