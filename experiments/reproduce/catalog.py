@@ -130,6 +130,7 @@ _WIDE = {
     "board_encoding": ("encoding", "board_accuracy"),
     "board_imagination": ("imagination", "board_accuracy"),
     "exact_next": ("codes", "exact_next"),
+    "collisions": ("codes", "collisions"),
     "same_code": ("codes", "same_code"),
     "state_share": ("codes", "state_share"),
     "exact_100": ("rollout", "100", "exact"),
