@@ -54,5 +54,6 @@ def collect(
         if render:
             raise InputError("--render needs --env")
         collect_world(world, destination, seed=seed, transitions=transitions, digits=digits)
-    sizes = ", ".join(f"{name} {len(part):,}" for name, part in parts_of(load_splits(destination)).items())
-    say(f"{destination}: {sizes}")
+    parts = parts_of(load_splits(destination))
+    units = {name: "episodes" if name == "rollout" else "transitions" for name in parts}
+    say(f"{destination}: " + ", ".join(f"{name} {len(part):,} {units[name]}" for name, part in parts.items()))
