@@ -43,7 +43,7 @@ from dwmr.evaluation.evaluate import evaluate_many
 from dwmr.files import atomic_write_json
 from dwmr.models.world_model import build_model, image_statistics
 from dwmr.ops import coskewness
-from dwmr.ops.capture import WARM_UPS
+from dwmr.ops.capture import WARM_UPS, capture
 from dwmr.ops.dispatch import OPERATIONS, without
 from dwmr.provenance import describe_machine
 from dwmr.training.objectives import OBJECTIVES
@@ -127,11 +127,10 @@ def paths() -> Figures:
     for world in WORLDS:
         epochs = dwmr.preset(f"{world}/dwmr").epochs
         found = in_turn({path: partial(in_its_own_process, path, world) for path in ("naive", "plain", "fast")})
-        for path, value in found.items():
-            name, rounds = path.removesuffix("_rounds"), "_rounds" if path.endswith("_rounds") else ""
-            figures[f"{world}_{name}_seconds_per_epoch{rounds}"] = value
-            if not rounds:
-                figures[f"{world}_{name}_seconds_per_run"] = value * epochs
+        for path in ("naive", "plain", "fast"):
+            figures[f"{world}_{path}_seconds_per_epoch"] = found[path]
+            figures[f"{world}_{path}_seconds_per_epoch_rounds"] = found[f"{path}_rounds"]
+            figures[f"{world}_{path}_seconds_per_run"] = found[path] * epochs
         figures[f"{world}_epoch_speedup"] = found["naive"] / found["fast"]
         figures[f"{world}_plain_speedup"] = found["naive"] / found["plain"]
     return figures
@@ -274,8 +273,6 @@ def _recorded(step: Callable[[], None]) -> Callable[[], None]:
     step()
     if not ON_GPU:
         return step
-    from dwmr.ops.capture import capture
-
     return capture(step, list).replay
 
 

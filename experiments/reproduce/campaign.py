@@ -22,11 +22,10 @@ from dwmr.data.collect import cached_world
 from dwmr.data.transitions import Splits, load_splits
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.evaluation.evaluate import evaluate_many
-from dwmr.models.run_folder import read_info, read_metrics
 from dwmr.models.world_model import resolve_device
 from dwmr.provenance import describe_code, describe_machine
 from experiments.reproduce.cells import Cell, Table
-from experiments.reproduce.store import OTHER_CODE, StoredRun, add_runs, difference, read_cell, read_table
+from experiments.reproduce.store import OTHER_CODE, StoredRun, add_runs, read_cell, read_table
 
 MARGIN = 1.25  # factor on estimates, so that a budget is kept even if an estimate is too low
 
@@ -41,13 +40,11 @@ class Options:
         device: as for training
         budget: seconds; no run is started that would end later, by its estimate
         again: make stale runs again
-        models: folder that keeps the trained models as run folders. A run that is there already is used, or resumed.
     """
 
     device: str = "auto"
     budget: float | None = None
     again: bool = False
-    models: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -105,8 +102,6 @@ def run(
     planned = plan(table, cells, out, seeds, device, options.again)
     if not options.again:
         _refuse_other_values(planned)
-    for entry in planned:
-        _check_kept(options.models, entry.cell, entry.missing)
     for number, entry in enumerate(planned, start=1):
         cell, missing = entry.cell, entry.missing
         for group in [missing] if device.type == "cuda" and missing else [[seed] for seed in missing]:
@@ -118,7 +113,7 @@ def run(
                 return False
             duration = "no estimate yet" if seconds is None else f"about {seconds:.0f} s"
             log.info("[%d/%d] %s: seed %s, %s", number, len(cells), cell.title, ", ".join(map(str, group)), duration)
-            add_runs(out, cell, _make(table, cell, out, group, device, options.models))
+            add_runs(out, cell, _make(table, cell, out, group, device))
             after_each()
     return True
 
@@ -134,23 +129,7 @@ def _refuse_other_values(planned: Sequence[Planned]) -> None:
         )
 
 
-def _place(models: Path | None, cell: Cell, seed: int) -> Path | None:
-    """The run folder of a seed, None where models are not kept."""
-    return None if models is None else models / cell.key / f"seed-{seed}"
-
-
-def _check_kept(models: Path | None, cell: Cell, seeds: list[int]) -> None:
-    """Refuse a folder for models that holds anything but runs of this configuration, finished or not."""
-    for place in (_place(models, cell, seed) for seed in seeds):
-        if place is not None and place.exists():
-            changed = difference(read_info(place).config.to_dict(), cell.config)
-            if changed is not None:
-                raise InputError(f"{place} was trained with {changed}")
-
-
-def _make(
-    table: Table, cell: Cell, out: Path, seeds: list[int], device: torch.device, kept: Path | None
-) -> list[StoredRun]:
+def _make(table: Table, cell: Cell, out: Path, seeds: list[int], device: torch.device) -> list[StoredRun]:
     """Train the runs of a cell, and evaluate them on the test split."""
     started = time.perf_counter()
     splits, data = _load(cached_world(cell.benchmark))
@@ -158,23 +137,18 @@ def _make(
     for (_, benchmark), stored in read_table(out, table).items():
         if benchmark == cell.benchmark and any(run.data["fingerprint"] != data["fingerprint"] for run in stored.runs):
             raise InputError(f"the stored runs on {benchmark} come from other data; choose another --out")
-    places = [_place(kept, cell, seed) for seed in seeds]
-    there = [place for place in places if place is not None and place.exists()]
-    earlier = [sum(epoch.get("seconds", 0.0) for epoch in read_metrics(place)) for place in there]
     loaded = time.perf_counter()
     with warnings.catch_warnings():
         # Some cells are there to show a collapse, which their figures say.
         warnings.filterwarnings("ignore", message=".*the code is collapsing", category=RuntimeWarning)
-        results = dwmr.train_many(
-            cell.config, train=splits.train, seeds=seeds, outs=places, device=str(device), resume=True
-        )
+        results = dwmr.train_many(cell.config, train=splits.train, seeds=seeds, device=str(device))
     trained = time.perf_counter()
     models = [result.model for result in results if isinstance(result, dwmr.Run)]
     found = evaluate_many(models, train=splits.train, test=splits.test, rollout=splits.rollout) if models else []
     figures = (each.figures for each in found)
     seconds = {
         "loading": loaded - started,
-        "training": max(earlier, default=0.0) + trained - loaded,
+        "training": trained - loaded,
         "evaluation": time.perf_counter() - trained,
     }
     return [

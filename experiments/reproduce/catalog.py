@@ -142,14 +142,16 @@ _WIDE = {
 }
 
 _NARROW = {"margin": 0.15}  # the margin of every preset but iceslider-noisy/strong
+_TWO_VIEWS = {"two_views": True}
 _ONE_VIEW = {"cross": False, **_NARROW}  # with one view the margin has no effect
 _LATE = {"8puzzle": {"cross_from": 20, "cross_to": 30, "cosine": False, "cosine_from": 0, "agree": 0.0, "cos": 1.15}}
 _GRID = {"8puzzle": {"encoder": "tiles", "bits": 63}}
 _FAR = {"8puzzle": {"predictor": "residual"}, "iceslider": {"predictor": "far"}}
 _NEAR = {"8puzzle": {"predictor": "mlp"}, "iceslider": {"predictor": "conv"}}
+_SLOW_START = {"iceslider": {"init_from_slow_features": True}}
 _RANDOM_START = {"iceslider": {"init_from_slow_features": False, "predictor_first": 0}}
 _NO_AGREEMENT = {"8puzzle": {"agree": 0.0}, "iceslider": {"agree": 0.0}}
-_FAR_TITLE = "far-seeing or residual predictor"
+_FAR_TITLE, _TWO_FRAMES = "far-seeing or residual predictor", "two frames of a state"
 
 _RIVALS = {name: title for name, title in _MODELS.items() if name != "dwmr"}
 
@@ -161,14 +163,10 @@ STRONG = Table(
     headline="strong",
     rows=(
         Row("strong", "strong", "strong"),
-        Row("strong-two-views", "strong, two frames of a state", "strong", {"two_views": True, **_NARROW}),
+        Row("strong-two-views", f"strong, {_TWO_FRAMES}", "strong", {**_TWO_VIEWS, **_NARROW}),
         Row("strong-grid", "strong, tile by tile", "strong-grid", {}, {"8puzzle": {}}),
         Row(
-            "strong-grid-two-views",
-            "strong, tile by tile, two frames of a state",
-            "strong-grid",
-            {"two_views": True},
-            {"8puzzle": {}},
+            "strong-grid-two-views", f"strong, tile by tile, {_TWO_FRAMES}", "strong-grid", _TWO_VIEWS, {"8puzzle": {}}
         ),
         Row("strong-no-cross", "strong, moments of one view", "strong", _ONE_VIEW),
         Row("strong-no-far", "strong, the paper's predictor", "strong", {}, _NEAR),
@@ -184,12 +182,8 @@ STRONG = Table(
         Row("dwmr-by-cell", "DWMR, moments by cell", by_family={"iceslider": {"by_cell": True}}),
         Row("dwmr-far", f"DWMR, {_FAR_TITLE}", by_family=_FAR),
         Row("dwmr-grid", "DWMR, grid encoder", by_family=_GRID),
-        Row(
-            "dwmr-slow-start",
-            "DWMR, start from slow features",
-            by_family={"iceslider": {"init_from_slow_features": True}},
-        ),
-        Row("dwmr-two-views", "DWMR, two frames of a state", changes={"two_views": True}),
+        Row("dwmr-slow-start", "DWMR, start from slow features", by_family=_SLOW_START),
+        Row("dwmr-two-views", f"DWMR, {_TWO_FRAMES}", changes=_TWO_VIEWS),
         Row("dwmr-cosine", "DWMR, cosine learning rate", changes={"cosine": True}),
         Row("dwmr-warm-up", "DWMR, warm-up", changes={"warmup": 2}),
         Row("dwmr-steps", "DWMR, two steps ahead", changes={"steps": 2}),
@@ -197,7 +191,7 @@ STRONG = Table(
         *(Row(f"{name}-grid", f"{title}, grid encoder", name, {}, _GRID) for name, title in _RIVALS.items()),
         *(Row(f"{name}-far", f"{title}, {_FAR_TITLE}", name, {}, _FAR) for name, title in _RIVALS.items()),
         *(
-            Row(f"{name}-two-views", f"{title}, two frames of a state", name, {"two_views": True})
+            Row(f"{name}-two-views", f"{title}, {_TWO_FRAMES}", name, _TWO_VIEWS)
             for name, title in _RIVALS.items()
             if OBJECTIVES[name].scheme != "joint"  # which has no targets
         ),

@@ -11,20 +11,11 @@ from dwmr.models.world_model import resolve_device
 from dwmr.provenance import describe_machine
 from experiments.reproduce import campaign, page
 from experiments.reproduce.campaign import Options
-from experiments.reproduce.catalog import find_table, table_names
+from experiments.reproduce.catalog import find_table
 
 RESULTS = Path(__file__).parents[1] / "results"
 
-__all__ = ["Options", "make_table", "show_plan", "write_results"]
-
-
-def write_results(results: Path | None) -> None:
-    """Write every table from the stored runs."""
-    for name in table_names():
-        page.check_tables(find_table(name), results or RESULTS)
-    for name in table_names():
-        page.write_table(find_table(name), results or RESULTS)
-    say(f"wrote every table in {results or RESULTS} from the stored runs")
+__all__ = ["Options", "make_table", "show_plan"]
 
 
 def show_plan(
@@ -69,9 +60,10 @@ def make_table(
     if as_json:
         print_json({"complete": complete, "rows": page.rows_json(table, found)})
         return
-    for grid in page.grids(table, found):
-        out.print(tables.text_table(grid.title, grid.headings, grid.lines))
-    for line in [*page.notes(table, found), *page.verdicts(table, found)]:
+    for benchmark in table.columns:
+        headings, *lines = page.grid(table, found, benchmark)
+        out.print(tables.text_table(benchmark, headings, lines))
+    for line in [*page.notes(table, found), *(page.verdict(table, claim, found) for claim in table.claims)]:
         say(line)
 
 

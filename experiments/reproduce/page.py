@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -16,44 +15,26 @@ from experiments.reproduce.store import OTHER_CODE, CellRuns, Results, read_tabl
 LOWER = "▼"
 NOTHING = "—"
 STALE = "†"
-BENCHMARKS = {
-    "8puzzle": "MNIST 8-puzzle, clean",
-    "8puzzle-noisy": "MNIST 8-puzzle, noisy",
-    "iceslider": "IceSlider, clean",
-    "iceslider-noisy": "IceSlider, noisy",
-}
 
 Figures = dict[str, dict[str, list[float | None]]]  # by benchmark and name: a figure of each finished run
+Grid = list[list[str]]  # headings, and lines with as many entries
 
 
-@dataclass(frozen=True)
-class Grid:
-    """Part of a table as text: a title, headings, and lines with as many entries."""
-
-    title: str
-    headings: list[str]
-    lines: list[list[str]]
-
-
-def grids(table: Table, results: Results) -> list[Grid]:
-    """A grid per benchmark. The paper's tables show every row; others those that have runs of their own."""
-    return [_grid(table, results, benchmark) for benchmark in table.columns]
-
-
-def _grid(table: Table, results: Results, benchmark: str) -> Grid:
+def grid(table: Table, results: Results, benchmark: str) -> Grid:
+    """A table on one benchmark. The paper's tables show every row; others those that have runs of their own."""
     names = [name.replace("_", " ") for name in table.figures]
     if table.paper:
         headings = ["", "runs", *(heading for name in names for heading in (name, "paper", "difference"))]
     else:
         headings = ["", "tier", "runs", *names]
-    lines = []
+    lines = [headings + list(table.beside)]
     seen: set[str] = set()
     for row in filter(lambda row: row.exists_for(benchmark), table.rows):
         cell = results[row.name, benchmark]
         if table.paper or (cell.runs and cell.key not in seen):
             seen.add(cell.key)
             lines.append(_line(table, row, benchmark, cell))
-    return Grid(BENCHMARKS[benchmark], headings + list(table.beside), lines)
+    return lines
 
 
 def _line(table: Table, row: Row, benchmark: str, cell: CellRuns) -> list[str]:
@@ -114,12 +95,8 @@ def notes(table: Table, results: Results) -> list[str]:
     return said
 
 
-def verdicts(table: Table, results: Results) -> list[str]:
-    """A sentence per claim: in how many comparisons it holds. Rows that are the same runs are not compared."""
-    return [_verdict(table, claim, results) for claim in table.claims]
-
-
-def _verdict(table: Table, claim: Claim, results: Results) -> str:
+def verdict(table: Table, claim: Claim, results: Results) -> str:
+    """In how many comparisons a claim holds. Rows that are the same runs are not compared."""
     ours, theirs = [], []
     for better, worse in claim.pairs:
         for benchmark in claim.columns or table.columns:
@@ -143,13 +120,14 @@ def markdown(table: Table, results: Results) -> str:
     if table.paper:
         legend += f" {LOWER} marks means that are below the paper's by more than its standard deviation."
     parts = [f"# {table.title}", "", legend, "", *(f"- {line}" for line in notes(table, results)), ""]
-    for grid in grids(table, results):
-        rule = ["---"] + ["---:"] * (len(grid.headings) - 1)
-        lines = ["| " + " | ".join(line) + " |" for line in [grid.headings, rule, *grid.lines]]
-        parts += [f"**{grid.title}**", "", *lines, ""]
+    for benchmark in table.columns:
+        headings, *lines = grid(table, results, benchmark)
+        rule = ["---"] + ["---:"] * (len(headings) - 1)
+        shown = ["| " + " | ".join(line) + " |" for line in [headings, rule, *lines]]
+        parts += [f"**{benchmark}**", "", *shown, ""]
     if table.claims:
         parts += ["What the paper says about this table, in our figures:", ""]
-        parts += [f"- {sentence}" for sentence in verdicts(table, results)]
+        parts += [f"- {verdict(table, claim, results)}" for claim in table.claims]
     return "\n".join(parts).rstrip() + "\n"
 
 

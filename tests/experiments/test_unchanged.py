@@ -44,11 +44,11 @@ def test_the_losses_are_those_of_before(case):
 
 def test_only_runs_of_the_older_code_are_marked_as_up_to_date(tmp_path):
     path = tmp_path / "cell.jsonl"
-    codes = [{"dwmr": "0.1.0"}, {"digest": "other"}, {"digest": "before", "unchanged_since": "0619f47"}]
+    codes = [{"digest": "older"}, {"digest": "other"}, {"digest": "before", "unchanged_since": "0619f47"}]
     blank = dict.fromkeys(("config", "data", "machine", "figures", "diverged", "last_epoch", "together", "seconds"), "")
     write_file(path, [StoredRun(seed=seed, code=code, **blank) for seed, code in enumerate(codes)])
-    unchanged.restamp(path, "0619f47", None)
+    unchanged.restamp(path, "0619f47", "older")
     first, other, again = (run.code for run in read_file(path))
-    assert first == {"dwmr": "0.1.0", "digest": code_digest(), "unchanged_since": "0619f47"}
+    assert first == {"digest": code_digest(), "unchanged_since": "0619f47"}
     assert other == codes[1]
     assert again["digest"] == code_digest()

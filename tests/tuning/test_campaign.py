@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -23,7 +24,7 @@ from dwmr.presets import preset
 from dwmr.provenance import code_digest
 from dwmr.tuning import campaign as running
 from dwmr.tuning import spaces, tune
-from dwmr.tuning.campaign import Options, survivors
+from dwmr.tuning.campaign import survivors
 from dwmr.tuning.spaces import Range, options
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -56,7 +57,7 @@ def data(tiny):
 
 def campaign(data, journal, **changes):
     given = {"trials": TRIALS, "settings": SETTINGS, "device": "cpu"} | changes
-    return tune(NAME, data, journal, Options(**given))
+    return tune(NAME, data, journal, **given)
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +65,24 @@ def whole(data, tmp_path_factory):
     """A campaign in one go: its journal and its summary."""
     journal = tmp_path_factory.mktemp("tuning") / "whole.journal"
     return journal, campaign(data, journal)
+
+
+def interrupted_every(epochs, monkeypatch, data, journal, between=lambda: None, **changes):
+    """A campaign that is interrupted at every so many epochs: its summary at last, and how often that was."""
+    count, calls = iter(range(1, 10**6)), 0
+
+    class Bar:
+        def advance(self, runs):
+            if next(count) % epochs == 0:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "bar", lambda *words: contextlib.nullcontext(Bar()))
+    while True:
+        try:
+            return campaign(data, journal, **changes), calls
+        except KeyboardInterrupt:
+            calls += 1
+            between()
 
 
 def outcome(summary):
@@ -76,7 +95,6 @@ def score(trial, epochs):
 
 def test_the_stages_of_a_campaign(whole):
     _, found = whole
-    assert found["finished"]
     assert found["rungs"] == [2, 3, 6]
     trials = found["trials"]
     assert [trial["trial"] for trial in trials] == list(range(TRIALS))
@@ -138,23 +156,17 @@ def test_a_finished_campaign_leaves_its_journal_alone(data, whole):
 
 
 def test_where_it_was_stopped_does_not_matter(data, whole, tmp_path, monkeypatch):
-    steps = iter(range(10**6))
-    monkeypatch.setattr(running._Campaign, "in_time", lambda self: next(steps) % 7 != 6)  # "no" at every seventh epoch
-    calls = 0
-    while not (found := campaign(data, tmp_path / "j"))["finished"]:
-        calls += 1
+    found, calls = interrupted_every(7, monkeypatch, data, tmp_path / "j")
     assert calls > 5
     assert outcome(found) == outcome(whole[1])
 
 
 def test_run_folders_that_are_lost_are_made_again(data, whole, tmp_path, monkeypatch):
-    steps = iter(range(10**6))
-    monkeypatch.setattr(running._Campaign, "in_time", lambda self: next(steps) % 30 != 29)
-    calls = 0
-    while not (found := campaign(data, tmp_path / "j"))["finished"]:
-        calls += 1
+    def lose():
         for lost in (tmp_path / "j.work").glob("run-*"):
             shutil.rmtree(lost)
+
+    found, calls = interrupted_every(30, monkeypatch, data, tmp_path / "j", lose)
     assert calls > 1
     assert outcome(found) == outcome(whole[1])
 
@@ -180,8 +192,8 @@ JournalFileSymlinkLock.__init__.__defaults__ = (3,)
 train, journal = sys.argv[1:]
 train = dwmr.load_transitions(train)
 settings = {"bits": 12, "batch_size": 16, "epochs": 2}
-options = tuning.Options(trials=9, settings=settings, device="cpu")
-tuning.tune("generic/dwmr", dwmr.Splits(train, val=train[:32]), journal, options)
+data = dwmr.Splits(train, val=train[:32])
+tuning.tune("generic/dwmr", data, journal, trials=9, settings=settings, device="cpu")
 """
 
 
@@ -211,7 +223,6 @@ def test_a_campaign_killed_at_any_moment_goes_on(data, tmp_path):
                 process.kill()
         assert process.returncode == -signal.SIGKILL, "it was to be killed in the midst of its work"
     found = campaign(data, journal, settings=SHORT)
-    assert found["finished"]
     # A row that was killed while it was proposed does not count, so later numbers may differ; the count does not.
     assert len(found["trials"]) == TRIALS
     assert sum(trial["start"] for trial in found["trials"]) == 1
@@ -226,7 +237,6 @@ def test_two_processes_share_a_campaign(data, tmp_path):
             time.sleep(0.001)
         found = campaign(data, journal, settings=SHORT)
     assert process.returncode == 0
-    assert found["finished"]
     assert len(found["trials"]) == TRIALS
     assert all(len(entry["seeds"]) == 3 for entry in found["confirmations"])
     scored = [json.loads(line) for line in journal.read_text().splitlines() if '"intermediate_value"' in line]
@@ -234,25 +244,9 @@ def test_two_processes_share_a_campaign(data, tmp_path):
     assert "running" not in {trial["state"] for trial in found["trials"]}
 
 
-def test_the_budget_is_kept_and_the_same_call_goes_on(data, whole, tmp_path):
-    calls = 0
-    found = {"finished": False}
-    while not found["finished"]:
-        began = time.monotonic()
-        found = campaign(data, tmp_path / "j", budget=1.0)
-        assert time.monotonic() - began < 6  # the last epoch, the scores of a batch, the summary
-        calls += 1
-    assert calls > 1
-    assert outcome(found) == outcome(whole[1])
-
-
 @pytest.mark.gpu
 def test_on_a_gpu_a_batch_is_one_program_and_goes_on_where_it_was(data, tmp_path, monkeypatch):
-    steps = iter(range(10**6))
-    monkeypatch.setattr(running._Campaign, "in_time", lambda self: next(steps) % 5 != 4)
-    calls = 0
-    while not (found := campaign(data, tmp_path / "j", device="cuda"))["finished"]:
-        calls += 1
+    found, calls = interrupted_every(7, monkeypatch, data, tmp_path / "j", device="cuda")
     assert calls > 1
     assert len(found["trials"]) == TRIALS
     assert {trial["values"]["scheme"] for trial in found["trials"]} == {"two_step", "two_step_st"}
@@ -261,11 +255,7 @@ def test_on_a_gpu_a_batch_is_one_program_and_goes_on_where_it_was(data, tmp_path
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 def test_a_study_in_a_database_is_stopped_and_continued(data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    steps = iter(range(10**6))
-    monkeypatch.setattr(running._Campaign, "in_time", lambda self: next(steps) % 5 != 4)
-    calls = 0
-    while not (found := campaign(data, "sqlite:///study.db", trials=3, settings=SHORT))["finished"]:
-        calls += 1
+    found, calls = interrupted_every(7, monkeypatch, data, "sqlite:///study.db", trials=3, settings=SHORT)
     assert calls > 0
     assert len(found["trials"]) == 3
     assert [path.name for path in tmp_path.iterdir()] == ["study.db"]
@@ -275,7 +265,6 @@ def test_a_study_in_a_database_is_stopped_and_continued(data, tmp_path, monkeypa
 def test_trials_that_diverge_are_results(data, tmp_path, monkeypatch):
     monkeypatch.setitem(spaces.ALWAYS, "lr", Range(1e-3, 1e30, log=True))
     found = campaign(data, tmp_path / "j", trials=8, settings=SETTINGS | {"epochs": 2})
-    assert found["finished"]
     lost = [trial for trial in found["trials"] if trial["state"].startswith("diverged: ")]
     assert 1 <= len(lost) < 8
     assert all("not a finite number" in trial["state"] for trial in lost)
@@ -284,7 +273,6 @@ def test_trials_that_diverge_are_results(data, tmp_path, monkeypatch):
 
 def test_nothing_is_chosen_where_everything_diverges(data, tmp_path):
     found = campaign(data, tmp_path / "j", trials=2, settings=SETTINGS | {"lr": 1e30})
-    assert found["finished"]
     assert found["chosen"] is None
     assert found["confirmations"] == []
 
@@ -313,12 +301,11 @@ def test_where_it_comes_from(whole):
         ({"seed": 1}, "holds another study, with seed 0 instead of 1"),
         ({"settings": SETTINGS | {"epochs": 5}}, "holds another study, with epochs 6 instead of 5"),
         ({"trials": 0}, "trials must be at least 1, got 0"),
-        ({"budget": 0.0}, "the budget must be more than 0 seconds, got 0"),
         ({"settings": SETTINGS | {"high": 2}}, "the window low to high must be rising .*, got 3 to 2"),
         ({"settings": SETTINGS | {"tau": 0.9}}, r"the range of tau \[0.66, 0.98\] instead of None"),
         ({"settings": SETTINGS | {"scheme": "soft"}}, "with scheme two_step instead of soft"),
     ],
-    ids=["trials", "seed", "epochs", "no trials", "no budget", "window", "range", "scheme"],
+    ids=["trials", "seed", "epochs", "no trials", "window", "range", "scheme"],
 )
 def test_what_does_not_fit_is_refused(data, whole, changes, message):
     journal, _ = whole
@@ -333,7 +320,7 @@ def test_a_journal_from_before_an_option_came_goes_on(data, whole, tmp_path):
     written = whole[0].read_text()
     journal.write_text(written.replace('"warmup":0,', ""))
     assert journal.read_text() != written
-    assert campaign(data, journal)["finished"]
+    assert campaign(data, journal)["chosen"]
     with pytest.raises(InputError, match="with warmup 0 instead of 1"):
         campaign(data, journal, settings=SETTINGS | {"warmup": 1})
 

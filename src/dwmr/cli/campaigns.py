@@ -34,7 +34,7 @@ from dwmr.presets import preset
 @app.command(
     epilog=example(
         "dwmr tune iceslider/dwmr --trials 64 --storage studies/ice.journal",
-        "dwmr tune 8puzzle/dwmr --storage sqlite:///puzzle.db --budget 600",
+        "dwmr tune 8puzzle/dwmr --storage sqlite:///puzzle.db",
         "dwmr tune generic/dwmr --data mine/ --storage mine.journal --set bits=32 --set epochs=10",
     )
 )
@@ -50,9 +50,6 @@ def tune(
         list[str] | None,
         typer.Option("--set", help="name=value: fix an option, so that it is not searched; can be repeated."),
     ] = None,
-    budget: Annotated[
-        float | None, typer.Option(help="Stop cleanly after this many seconds; rerun to continue.")
-    ] = None,
     overwrite: Overwrite = False,
     seed: Seed = 0,
     device: Device = "auto",
@@ -61,20 +58,20 @@ def tune(
     """Search the hyperparameters of a preset.
 
     Random trials come first, then trials chosen by their scores. The best are trained longer, and the winners are
-    confirmed with new seeds. A study that was stopped continues with the same command. The result is written beside
+    confirmed with new seeds. A study that was interrupted continues with the same command. The result is written beside
     the journal as JSON, which `dwmr train PRESET --config FILE.json` takes.
     """
     from dwmr import tuning
 
     fixed = parse_settings(settings or [])
-    options = tuning.Options(trials, seed, fixed, device, budget)
-    tuning.prepare(name, storage, options)
+    tuning.prepare(name, storage, trials, fixed)
     place = tuning.place_of(storage)
     known, summary = place.exists() or "://" in storage, place.with_suffix(".json")
     check_output(place, overwrite=known, inputs=[data], written=True)
     check_output(summary, overwrite=overwrite or known, inputs=[data])
     resolve_device(device)
-    found = tuning.tune(name, load_data(data, preset(name).benchmark), storage, options)
+    splits = load_data(data, preset(name).benchmark)
+    found = tuning.tune(name, splits, storage, trials=trials, seed=seed, settings=fixed, device=device)
     atomic_write_json(summary, found)
     if as_json:
         print_json(found)
@@ -90,14 +87,10 @@ def tune(
         "dwmr reproduce table1 --plan",
         "dwmr reproduce table1 --only dwmr,8puzzle --runs 3",
         "dwmr reproduce table2 --budget 540",
-        "dwmr reproduce strong --plan --runs 5",
-        "dwmr reproduce results",
     )
 )
 def reproduce(
-    name: Annotated[
-        str, typer.Argument(metavar="TABLE", help="table1, table2, table3 or strong; or results: write all of them.")
-    ],
+    name: Annotated[str, typer.Argument(metavar="TABLE", help="table1, table2, table3 or strong.")],
     only: Annotated[list[str] | None, typer.Option(help="ROW,COLUMN, a row or a column; can be repeated.")] = None,
     runs: Annotated[int, typer.Option(help="Runs per cell.", min=1, max=MOST_SEEDS)] = 10,
     plan: Annotated[bool, typer.Option("--plan", help="Show what would run and how long it takes.")] = False,
@@ -110,23 +103,16 @@ def reproduce(
     again: Annotated[
         bool, typer.Option("--again", help="Repeat runs that were made with other option values or older code.")
     ] = False,
-    models: Annotated[Path | None, typer.Option(help="Keep the trained models in this folder.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the first run.", min=0)] = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Reproduce a table of the paper, or `strong`, the table of the strong presets. Needs a clone of the repository.
 
-    Stored runs are not repeated, so a stopped command continues when it is run again. `results` makes no runs: it
-    writes every table from the stored ones.
+    Stored runs are not repeated, so a stopped command continues when it is run again.
     """
     command = _from_clone("experiments.reproduce.command")
-    if name == "results":
-        if only or plan or again:
-            raise InputError("results makes no runs, so --only, --plan and --again have no effect; leave them out")
-        command.write_results(results)
-        return
-    options = command.Options(device, budget, again, models)
+    options = command.Options(device, budget, again)
     make = command.show_plan if plan else command.make_table
     make(name, only or [], results, range(seed, seed + runs), options, as_json)
 

@@ -104,10 +104,9 @@ def tuning(found: dict[str, Any]) -> list[Table]:
 
 
 def tuning_line(found: dict[str, Any]) -> str:
-    """The state of a study in one line."""
-    done = sum(trial["state"] != "running" for trial in found["trials"])
-    state = "finished" if found["finished"] else "not finished; rerun the same command to continue"
-    return f"{found['preset']}: {done} trials done, {state}; scores are {found['provenance']['score'].split(' at ')[0]}"
+    """A finished study in one line."""
+    score = found["provenance"]["score"].split(" at ")[0]
+    return f"{found['preset']}: {len(found['trials'])} trials done; scores are {score}"
 
 
 def _significant(value: Any) -> str:

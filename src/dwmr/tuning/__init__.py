@@ -7,7 +7,7 @@ try:
 except ImportError as missing:
     raise InputError("tuning needs Optuna; pip install 'dwmr[tune]'") from missing
 
-from dwmr.tuning.campaign import Options, prepare, tune
+from dwmr.tuning.campaign import prepare, tune
 from dwmr.tuning.study import place_of
 
-__all__ = ["Options", "place_of", "prepare", "tune"]
+__all__ = ["place_of", "prepare", "tune"]

@@ -21,7 +21,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +37,12 @@ from dwmr.models.world_model import resolve_device
 from dwmr.presets import preset
 from dwmr.progress import bar
 from dwmr.training.trainer import check_choices, train_many
-from dwmr.tuning.spaces import Space, check_space, search_space, values_of, without
-from dwmr.tuning.spaces import options as by_option
+from dwmr.tuning.spaces import Space, check_space, options, search_space, values_of, without
 from dwmr.tuning.study import (
     BATCH,
     DIVERGED,
     START,
     Plan,
-    confirmations_of,
-    last_score,
     lock,
     open_study,
     place_of,
@@ -62,63 +59,47 @@ POLL = 0.5  # seconds between checks of what other processes are doing
 log = logging.getLogger("dwmr")
 
 
-@dataclass(frozen=True)
-class Options:
-    """How a study is run.
-
-    Args:
-        trials: configurations to try
-        seed: seed of the study
-        settings: fixed options, which are not searched
-        device: as for training
-        budget: seconds after which the study stops cleanly; the same call continues it
-    """
-
-    trials: int = 64
-    seed: int = 0
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    device: str = "auto"
-    budget: float | None = None
-
-
-def tune(name: str, data: Splits, storage: str | Path, options: Options | None = None) -> dict[str, Any]:
+def tune(
+    name: str,
+    data: Splits,
+    storage: str | Path,
+    *,
+    trials: int = 64,
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
+    device: str = "auto",
+) -> dict[str, Any]:
     """Tune a preset, or continue the study in ``storage``, a journal file or a URL for Optuna; returns its summary.
+
+    Options in ``settings`` are fixed and not searched. Data without labels is scored by what predicted and encoded
+    codes share.
 
     Raises:
         InputError: the preset cannot be tuned so, or the storage holds another study; nothing was changed.
     """
-    options = options or Options()
-    deadline = float("inf") if options.budget is None else time.monotonic() + options.budget
-    base, space = prepare(name, storage, options)
-    device = str(resolve_device(options.device))
+    base, space = prepare(name, storage, trials, settings or {})
+    device = str(resolve_device(device))
     if data.val is None:
         raise InputError("tuning needs a validation split to choose by: a data folder with train and val")
     select = "imagination" if data.train.labelled and data.val.labelled else "shared"
     fingerprints = f"{data.train.fingerprint()} {data.val.fingerprint()}"
-    plan = Plan(base, space, options.trials, options.seed, fingerprints, select)
+    plan = Plan(base, space, trials, seed, fingerprints, select)
     work, study = work_folder(storage), open_study(storage)
     plan.agree(study, storage)
     work.mkdir(parents=True, exist_ok=True)
     (work / ".gitignore").write_text("*\n")
-    campaign = _Campaign(plan, study, data, work, device, deadline)
-    try:
-        campaign.run()
-    except _TimeUp:
-        log.info("stopped cleanly; rerun the same command to continue")
-        return summarize(study, plan, finished=False, device=device)
+    _Campaign(plan, study, data, work, device).run()
     shutil.rmtree(work, ignore_errors=True)
-    return summarize(study, plan, finished=True, device=device)
+    return summarize(study, plan, device)
 
 
-def prepare(name: str, storage: str | Path, options: Options) -> tuple[Config, Space]:
+def prepare(name: str, storage: str | Path, trials: int, settings: Mapping[str, Any]) -> tuple[Config, Space]:
     """Check what needs no data; returns the start configuration and the search space."""
-    if options.trials < 1:
-        raise InputError(f"trials must be at least 1, got {options.trials}")
-    if options.budget is not None and not options.budget > 0:
-        raise InputError(f"the budget must be more than 0 seconds, got {options.budget:g}")
+    if trials < 1:
+        raise InputError(f"trials must be at least 1, got {trials}")
     place_of(storage)
     start = preset(name)
-    base, space = start.replace(**options.settings), without(search_space(start), options.settings)
+    base, space = start.replace(**settings), without(search_space(start), settings)
     check_choices(base)
     check_space(base, space)
     values_of(base, space)
@@ -131,10 +112,6 @@ def survivors(scores: Mapping[int, float]) -> list[int]:
     return ranked[: max(1, len(ranked) // 3)]
 
 
-class _TimeUp(Exception):
-    """The budget is spent."""
-
-
 @dataclass
 class _Campaign:
     plan: Plan
@@ -142,42 +119,27 @@ class _Campaign:
     data: Splits
     work: Path
     device: str
-    deadline: float
 
     def run(self) -> None:
-        """Search, then confirm. Raises `_TimeUp` if the budget is spent before."""
-        batches = range(-(-self.plan.trials // AT_ONCE))
-        self._share("batch", batches, self._is_searched, self._search)
-        self._share("confirmation", self._best(), lambda trial: trial in confirmations_of(self.study), self._confirm)
+        """Search, then confirm."""
+        self._share("batch", range(-(-self.plan.trials // AT_ONCE)), self._search)
+        self._share("confirmation", self._best(), self._confirm)
 
-    def in_time(self) -> bool:
-        return time.monotonic() < self.deadline
-
-    def _share(
-        self, what: str, numbers: Sequence[int], is_done: Callable[[int], bool], work: Callable[[int], None]
-    ) -> None:
-        """Do the work that no other process does, until all is done."""
-        while left := [number for number in numbers if not is_done(number)]:
+    def _share(self, what: str, numbers: Sequence[int], work: Callable[[int], Any]) -> None:
+        """Do the work that no other process does, until all is done. Its results are attributes of the study."""
+        while left := [number for number in numbers if f"{what} {number}" not in self.study.user_attrs]:
             for number in left:
                 with lock(self.work / f"{what}-{number}.lock") as mine:
-                    if mine and not is_done(number):
-                        work(number)
-            if not self.in_time():
-                raise _TimeUp
+                    if mine and f"{what} {number}" not in self.study.user_attrs:
+                        self.study.set_user_attr(f"{what} {number}", work(number))
             time.sleep(POLL)
 
     def _rows(self, batch: int) -> list[FrozenTrial]:
         return [row for row in rows_of(self.study) if row.user_attrs[BATCH] == batch]
 
-    def _size(self, batch: int) -> int:
-        return min(AT_ONCE, self.plan.trials - batch * AT_ONCE)
-
-    def _is_searched(self, batch: int) -> bool:
-        return sum(row.state.is_finished() for row in self._rows(batch)) == self._size(batch)
-
-    def _search(self, batch: int) -> None:
-        """Propose the trials of a batch, and train them from rung to rung."""
-        while (index := len(self._rows(batch))) < self._size(batch):
+    def _search(self, batch: int) -> list[int]:
+        """Propose the trials of a batch, and train them from rung to rung; returns their numbers."""
+        for index in range(len(self._rows(batch)), min(AT_ONCE, self.plan.trials - batch * AT_ONCE)):
             self._propose(batch, index)
         for epochs in self.plan.rungs():
             self._train_rows([row for row in self._rows(batch) if row.state == TrialState.RUNNING], epochs)
@@ -190,8 +152,9 @@ class _Campaign:
                 elif row.number not in kept:
                     self.study.tell(row.number, state=TrialState.PRUNED)
         ended = [row for row in rows_of(self.study) if row.state.is_finished()]
-        best = max((last_score(row) for row in ended if row.intermediate_values), default=(0, 0.0))
+        best = max((max(row.intermediate_values.items()) for row in ended if row.intermediate_values), default=(0, 0.0))
         log.info("%s: search %d/%d, best %.1f", self.plan.base.name, len(ended), self.plan.trials, best[1])
+        return [row.number for row in self._rows(batch)]
 
     def _propose(self, batch: int, index: int) -> None:
         """A new row; the first of all has the start values."""
@@ -214,7 +177,7 @@ class _Campaign:
         results = self._train([self._config(row) for row in rows], seeds, epochs) if rows else []
         for row, result in zip(rows, results, strict=True):
             if isinstance(result, TrainingDiverged):
-                self.study._storage.set_trial_user_attr(row._trial_id, DIVERGED, str(result))
+                self.study._storage.set_trial_user_attr(row._trial_id, DIVERGED, f"diverged: {result}")
                 self.study.tell(row.number, state=TrialState.FAIL)
             else:
                 self.study._storage.set_trial_intermediate_value(row._trial_id, epochs, result)
@@ -222,18 +185,18 @@ class _Campaign:
     def _best(self) -> list[int]:
         """The trials to confirm: those that were trained longest, with the best scores, and the start values."""
         scored = [row for row in rows_of(self.study) if row.state != TrialState.FAIL]
-        scored.sort(key=lambda row: (last_score(row), -row.number), reverse=True)
+        scored.sort(key=lambda row: (max(row.intermediate_values.items()), -row.number), reverse=True)
         starts = [row for row in scored[CONFIRMED:] if START in row.user_attrs]
         return [row.number for row in scored[:CONFIRMED] + starts]
 
-    def _confirm(self, trial: int) -> None:
+    def _confirm(self, trial: int) -> list[float | None]:
+        """The score of a trial with each new seed, None where it diverged."""
         seeds, config = self.plan.fresh_seeds(), self._config(self.study.trials[trial])
         results = self._train([config] * len(seeds), seeds, self.plan.base.epochs)
-        scores = [None if isinstance(result, TrainingDiverged) else round(result, 4) for result in results]
-        self.study.set_user_attr(f"confirmation {trial}", scores)
+        return [None if isinstance(result, TrainingDiverged) else round(result, 4) for result in results]
 
     def _config(self, row: FrozenTrial) -> Config:
-        return self.plan.base.replace(**by_option(row.params))
+        return self.plan.base.replace(**options(row.params))
 
     def _train(self, configs: list[Config], seeds: list[int], epochs: int) -> list[float | TrainingDiverged]:
         """Train runs to the given epoch; the score of each, or why it diverged."""
@@ -242,7 +205,7 @@ class _Campaign:
 
             def proceed(runs: int) -> bool:
                 shown.advance(runs)
-                return self.in_time()
+                return True
 
             results = train_many(
                 [config.replace(epochs=epochs) for config in configs],
@@ -254,10 +217,7 @@ class _Campaign:
                 progress=False,
                 proceed=proceed,
             )
-        runs = [result for result in results if not isinstance(result, TrainingDiverged)]
-        if any(len(run.metrics) < epochs for run in runs):
-            raise _TimeUp
-        models = [run.model for run in runs]
+        models = [result.model for result in results if not isinstance(result, TrainingDiverged)]
         scores = iter(imagination_scores(models, train=self.data.train, test=self.data.val) if models else [])
         return [
             result if isinstance(result, TrainingDiverged) else next(scores)[self.plan.select] for result in results

@@ -7,7 +7,7 @@ A dimension moves one option of a configuration, or several that share a value (
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from optuna.distributions import BaseDistribution
@@ -72,10 +72,9 @@ def search_space(start: Config) -> Space:
     return space
 
 
-def without(space: Space, fixed: Iterable[str]) -> Space:
+def without(space: Space, fixed: Collection[str]) -> Space:
     """The space without the dimensions that move an option named in ``fixed``."""
-    fixed = set(fixed)
-    return {name: dimension for name, dimension in space.items() if not fixed & {name, *options_of(name)}}
+    return {name: dimension for name, dimension in space.items() if not {name, *options_of(name)}.intersection(fixed)}
 
 
 def options_of(name: str) -> tuple[str, ...]:

@@ -20,7 +20,8 @@ import optuna
 import torch
 from optuna import Study
 from optuna.storages import BaseStorage
-from optuna.storages.journal import JournalFileBackend, JournalStorage
+from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock, JournalStorage
+from optuna.storages.journal._file import get_lock_file
 from optuna.trial import FrozenTrial
 
 from dwmr.config import Config
@@ -29,10 +30,8 @@ from dwmr.provenance import describe_code, describe_machine
 from dwmr.seeding import below, rng
 from dwmr.tuning.spaces import Space, as_data, options, options_of
 
-FIRST_BYTES = b'{"op_code"'
 STUDY = "dwmr"
 BATCH, START, DIVERGED = "batch", "start", "diverged"  # attributes of a row
-SEEDS = 3  # new seeds of each trial that is confirmed
 SCORES = {"imagination": "validation imagination F1", "shared": "dimensions shared by predicted and encoded codes"}
 
 
@@ -49,15 +48,15 @@ class Plan:
 
     def rungs(self) -> list[int]:
         """The epochs at which trials are compared: about a fifth, a half and all (8, 20, 40 or 4, 10, 20)."""
-        epochs = self.base.epochs
-        return sorted({-(-epochs // 5), max(1, epochs // 2), epochs})
+        return sorted({-(-self.base.epochs // 5), max(1, self.base.epochs // 2), self.base.epochs})
 
     def seed_of(self, use: str, number: int) -> int:
         """Seeds that nobody would choose by hand, so that reported runs are not those that were selected."""
         return 1000 + int(below(rng(self.seed, "tuning", use, number), 10**9, 1)[0])
 
     def fresh_seeds(self) -> list[int]:
-        return [self.seed_of("confirmation", number) for number in range(SEEDS)]
+        """Of each trial that is confirmed."""
+        return [self.seed_of("confirmation", number) for number in range(3)]
 
     def agree(self, study: Study, storage: str | Path) -> None:
         """Store what the study is, or check that it is the same."""
@@ -110,10 +109,11 @@ def _open_url(url: str) -> BaseStorage:
 def _open_file(path: Path) -> BaseStorage:
     if path.exists():
         content = path.read_bytes()
-        if not FIRST_BYTES.startswith(content[: len(FIRST_BYTES)]):
+        if not content.startswith(b'{"op_code"'[: len(content)]):
             raise InputError(f"{path} is not the journal of a study")
         if not content.endswith(b"\n"):  # a crash cut off the last line, and the next would be appended to it
-            os.truncate(path, content.rfind(b"\n") + 1)
+            with get_lock_file(JournalFileSymlinkLock(str(path))):
+                os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         return JournalStorage(JournalFileBackend(str(path)))
@@ -148,29 +148,18 @@ def rows_of(study: Study) -> list[FrozenTrial]:
     return [row for row in study.get_trials(deepcopy=False) if BATCH in row.user_attrs]
 
 
-def confirmations_of(study: Study) -> dict[int, list[float | None]]:
-    """By trial, its score with each new seed, None where it diverged."""
-    prefix = "confirmation "
-    found = {name: scores for name, scores in study.user_attrs.items() if name.startswith(prefix)}
-    return {int(name.removeprefix(prefix)): scores for name, scores in found.items()}
-
-
-def last_score(row: FrozenTrial) -> tuple[int, float]:
-    """The last epoch at which a row was compared, and its score there."""
-    return max(row.intermediate_values.items())
-
-
-def summarize(study: Study, plan: Plan, *, finished: bool, device: str) -> dict[str, Any]:
+def summarize(study: Study, plan: Plan, device: str) -> dict[str, Any]:
     """All trials with their scores, the confirmations with the best first, what was chosen, and its provenance."""
     trials = {row.number: _trial(row, plan) for row in rows_of(study)}
-    confirmations: list[dict[str, Any]] = []
-    for number, scores in confirmations_of(study).items():
-        counted = [score or 0.0 for score in scores]  # a seed that diverged counts as 0
-        entry = {"trial": number, "start": trials[number]["start"], "seeds": plan.fresh_seeds(), "scores": scores}
-        confirmations.append(entry | {"mean": statistics.mean(counted), "std": statistics.stdev(counted)})
+    confirmations = []
+    for number in trials:
+        if (scores := study.user_attrs.get(f"confirmation {number}")) is not None:
+            counted = [score or 0.0 for score in scores]  # a seed that diverged counts as 0
+            entry = {"trial": number, "start": trials[number]["start"], "seeds": plan.fresh_seeds(), "scores": scores}
+            confirmations.append(entry | {"mean": statistics.mean(counted), "std": statistics.stdev(counted)})
     confirmations.sort(key=lambda entry: (-entry["mean"], entry["trial"]))
     chosen = None
-    if finished and confirmations:
+    if confirmations:
         best = {name: confirmations[0][name] for name in ("trial", "mean", "std")}
         chosen = best | {"values": options(trials[best["trial"]]["values"])}
     provenance = {
@@ -185,7 +174,6 @@ def summarize(study: Study, plan: Plan, *, finished: bool, device: str) -> dict[
     }
     return {
         "preset": plan.base.name,
-        "finished": finished,
         "rungs": plan.rungs(),
         "space": as_data(plan.space),
         "chosen": chosen,
@@ -196,12 +184,11 @@ def summarize(study: Study, plan: Plan, *, finished: bool, device: str) -> dict[
 
 
 def _trial(row: FrozenTrial, plan: Plan) -> dict[str, Any]:
-    diverged = row.user_attrs.get(DIVERGED)
     return {
         "trial": row.number,
         "start": START in row.user_attrs,
         "values": row.params,
         "seed": plan.seed_of("trial", row.number),
-        "state": row.state.name.lower() if diverged is None else f"diverged: {diverged}",
+        "state": row.user_attrs.get(DIVERGED, row.state.name.lower()),
         "scores": {str(epochs): round(score, 4) for epochs, score in sorted(row.intermediate_values.items())},
     }

@@ -17,7 +17,6 @@ import torch
 import dwmr
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.evaluation.evaluate import evaluate_many
-from dwmr.models.run_folder import epochs_done
 from dwmr.presets import PRESETS, preset
 from experiments.reproduce import campaign
 from experiments.reproduce.campaign import Options
@@ -35,10 +34,6 @@ def run(out, *only, runs=2, **options):
     done = campaign.run(TABLE, cells, out, range(runs), Options(device="cpu", **options))
     write_table(TABLE, out)
     return done
-
-
-def contents(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def stored_run(out, cell, seed):
@@ -72,72 +67,6 @@ def test_a_run_is_what_training_and_evaluation_give(reference):
     assert stored.diverged is None
     assert set(stored.seconds) == {"loading", "training", "evaluation"}
     assert stored.code["dwmr"] == dwmr.__version__
-
-
-def test_models_are_kept_when_asked_for(tmp_path):
-    (cell,) = TABLE.choose(["dwmr,8puzzle"])
-    assert run(tmp_path, "dwmr,8puzzle", models=tmp_path / "models")
-    splits = dwmr.load_splits(Path(os.environ["DWMR_CACHE"]) / "data" / "8puzzle")
-    model = dwmr.WorldModel.load(tmp_path / "models" / "8puzzle" / "dwmr" / "seed-1", device="cpu")
-    (found,) = evaluate_many([model], train=splits.train, test=splits.test)
-    stored = stored_run(tmp_path, cell, 1)
-    assert stored.figures == json.loads(json.dumps(found.figures))
-
-
-def test_a_finished_model_is_used_and_an_unfinished_one_resumed(tmp_path, monkeypatch):
-    monkeypatch.setitem(PRESETS, "8puzzle/dwmr", preset("8puzzle/dwmr").replace(epochs=2))
-    (cell,) = TABLE.choose(["dwmr,8puzzle"])
-    assert cell.config.epochs == 2
-    assert run(tmp_path / "reference", "dwmr,8puzzle")
-    splits = dwmr.load_splits(Path(os.environ["DWMR_CACHE"]) / "data" / "8puzzle")
-    folders = {seed: tmp_path / "models" / cell.key / f"seed-{seed}" for seed in (0, 1)}
-    given = {"train": splits.train, "device": "cpu", "progress": False}
-    dwmr.train(cell.config, seed=0, out=folders[0], **given)
-    first = iter([True, False])
-    dwmr.train_many(cell.config, seeds=[1], outs=[folders[1]], proceed=lambda runs: next(first), **given)
-    assert [epochs_done(folder) for folder in folders.values()] == [2, 1]
-    finished = (folders[0] / "checkpoint.safetensors").stat()
-    assert run(tmp_path / "new", "dwmr,8puzzle", models=tmp_path / "models")
-    assert [epochs_done(folder) for folder in folders.values()] == [2, 2]
-    assert (folders[0] / "checkpoint.safetensors").stat() == finished
-    for seed in (0, 1):
-        stored = [stored_run(tmp_path / name, cell, seed) for name in ("reference", "new")]
-        assert stored[0].figures == stored[1].figures
-        assert stored[1].last_epoch["epoch"] == 2
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"config": {"lr": 5e-4}}, "was trained with lr 0.0005"),
-        ({"config": {"epochs": 3}}, "was trained with epochs 3 instead of 1"),
-        ({"seed": 7}, "was trained with seed 7, not 1"),
-        ({"data": slice(0, 40)}, "was trained on other data"),
-    ],
-)
-def test_another_run_is_never_replaced(tmp_path, change, message):
-    (cell,) = TABLE.choose(["dwmr,8puzzle"])
-    splits = dwmr.load_splits(Path(os.environ["DWMR_CACHE"]) / "data" / "8puzzle")
-    train = splits.train[change.get("data", slice(None))]
-    config = cell.config.replace(**change.get("config", {}))
-    folder = tmp_path / "models" / cell.key / "seed-1"
-    dwmr.train(config, train=train, seed=change.get("seed", 1), out=folder, device="cpu", progress=False)
-    before = contents(folder)
-    with pytest.raises(InputError, match=message) as raised:
-        run(tmp_path, "dwmr,8puzzle", models=tmp_path / "models")
-    assert str(folder) in str(raised.value)
-    assert contents(folder) == before
-
-
-def test_files_of_the_users_own_are_never_removed(tmp_path, monkeypatch):
-    (cell,) = TABLE.choose(["dwmr,8puzzle"])
-    folder = tmp_path / "models" / cell.key / "seed-1"
-    folder.mkdir(parents=True)
-    (folder / "thesis.tex").write_text("three years of work")
-    monkeypatch.setattr(dwmr, "train_many", lambda *words, **more: pytest.fail("work was done"))
-    with pytest.raises(InputError, match=r"seed-1 is not a run folder"):
-        run(tmp_path, "dwmr,8puzzle", models=tmp_path / "models")
-    assert contents(folder) == {"thesis.tex": b"three years of work"}
 
 
 def test_the_table_holds_a_figure_of_every_run(reference):

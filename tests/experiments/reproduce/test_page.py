@@ -47,19 +47,23 @@ def store(out, table, row, benchmark, values, *, machine="a machine", fallen=0, 
         add_runs(out, cell, [run])
 
 
+def verdicts(table, results):
+    return [page.verdict(table, claim, results) for claim in table.claims]
+
+
 def test_mean_and_sample_standard_deviation():
     assert [spread(values) for values in ([1.0, 3.0], [1.0], [])] == ["2.0 ± 1.4", "1.0", "—"]
 
 
 def test_ours_beside_the_papers_with_the_difference(tmp_path):
     store(tmp_path, TABLE1, "dwmr", "8puzzle", [90.0, 92.0])
-    first = page.grids(TABLE1, read_table(tmp_path, TABLE1))[0]
-    (line,) = [line for line in first.lines if line[0] == "DWMR"]
-    assert first.headings[:5] == ["", "runs", "encoding", "paper", "difference"]
+    headings, *lines = page.grid(TABLE1, read_table(tmp_path, TABLE1), "8puzzle")
+    (line,) = [line for line in lines if line[0] == "DWMR"]
+    assert headings[:5] == ["", "runs", "encoding", "paper", "difference"]
     assert line[:5] == ["DWMR", "2", "91.0 ± 1.4", "91 ± 1", "+0.0"]
     assert line[5:8] == ["90.0 ± 1.4", "84 ± 2", "+6.0"]
     assert line[8:] == ["91.0 ± 1.4", "90.0 ± 1.4"]  # over the true labels
-    assert first.lines[0][1:5] == ["0", "—", "41 ± 26", "—"]
+    assert lines[0][1:5] == ["0", "—", "41 ± 26", "—"]
 
 
 @pytest.mark.parametrize(
@@ -67,12 +71,12 @@ def test_ours_beside_the_papers_with_the_difference(tmp_path):
 )
 def test_lower_than_the_papers_less_its_deviation_is_marked(tmp_path, value, marked):
     store(tmp_path, TABLE1, "dwmr", "8puzzle", [value])
-    assert (page.LOWER in str(page.grids(TABLE1, read_table(tmp_path, TABLE1))[0].lines)) == marked
+    assert (page.LOWER in str(page.grid(TABLE1, read_table(tmp_path, TABLE1), "8puzzle"))) == marked
 
 
 def test_what_the_paper_does_not_print_stands_alone(tmp_path):
     store(tmp_path, TABLE3, "no-pred-step2", "8puzzle", [70.0, 72.0])
-    line = page.grids(TABLE3, read_table(tmp_path, TABLE3))[0].lines[-1]
+    line = page.grid(TABLE3, read_table(tmp_path, TABLE3), "8puzzle")[-1]
     assert line[2:5] == ["71.0 ± 1.4", "—", "—"]
 
 
@@ -80,7 +84,7 @@ def test_claims_are_counted_in_ours_and_in_the_papers(tmp_path):
     store(tmp_path, TABLE1, "dwmr", "8puzzle", [90.0, 91.0])
     store(tmp_path, TABLE1, "ae", "8puzzle", [60.0, 61.0])
     store(tmp_path, TABLE1, "deepcubeai", "8puzzle", [92.0, 93.0])
-    first, second, third, *_ = page.verdicts(TABLE1, read_table(tmp_path, TABLE1))
+    first, second, third, *_ = verdicts(TABLE1, read_table(tmp_path, TABLE1))
     assert "in 2 of 4 comparisons" in first
     assert "in the paper's figures in 23 of 24" in first  # AE encodes noisy IceSlider better
     assert "in 2 of 2 comparisons" in second
@@ -92,7 +96,7 @@ def test_a_claim_about_some_columns_is_judged_there_alone(tmp_path):
         store(tmp_path, TABLE3, "no-loc", benchmark, [70.0, 72.0])
         store(tmp_path, TABLE3, "no-cor", benchmark, [60.0, 62.0])
         store(tmp_path, TABLE3, "no-cos", benchmark, [80.0, 82.0])
-    (locality,) = (text for text in page.verdicts(TABLE3, read_table(tmp_path, TABLE3)) if "removing locality" in text)
+    (locality,) = (text for text in verdicts(TABLE3, read_table(tmp_path, TABLE3)) if "removing locality" in text)
     assert "in 2 of 4 comparisons" in locality
 
 
@@ -104,13 +108,13 @@ def test_rows_of_the_same_runs_are_not_compared(tmp_path, monkeypatch):
     table = find_table("table2")
     store(tmp_path, table, "soft", "8puzzle", [90.0])
     assert read_table(tmp_path, table)["soft-no-schedules", "8puzzle"].runs
-    (schedules,) = (text for text in page.verdicts(table, read_table(tmp_path, table)) if text.startswith("Schedules"))
+    (schedules,) = (text for text in verdicts(table, read_table(tmp_path, table)) if text.startswith("Schedules"))
     assert "nothing to compare yet" in schedules
     assert "in the paper's figures in 15 of 16" in schedules
 
 
 def test_a_table_without_the_papers_figures_has_nothing_to_say_of_them(tmp_path):
-    assert page.verdicts(STRONG, read_table(tmp_path, STRONG)) == []
+    assert verdicts(STRONG, read_table(tmp_path, STRONG)) == []
 
 
 def test_the_files_of_a_table(tmp_path):
