@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -82,6 +83,13 @@ class GridWorld(World):
         board = bytearray(state.level.board)
         board[state.agent] = self.label_with_agent(board[state.agent])
         return np.frombuffer(board, np.uint8).reshape(SIZE, SIZE)
+
+    def _labels_along(self, start: GridState, actions: Sequence[int]) -> np.ndarray:
+        level = start.level
+        cells = list(accumulate(actions, lambda cell, action: level.moves[cell][action], initial=start.agent))
+        boards = np.tile(np.frombuffer(level.board, np.uint8), (len(cells), 1))
+        boards[np.arange(len(cells)), cells] = [self.label_with_agent(level.board[cell]) for cell in cells]
+        return boards.reshape(-1, SIZE, SIZE)
 
     def draw(
         self, labels: np.ndarray, generator: np.random.Generator | None = None, split: str = "train"

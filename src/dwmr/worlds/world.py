@@ -136,11 +136,14 @@ class World(ABC):
         starts = [self.reset(level) for level in levels[:needed]]
         generator = rng(seed, "level walk", self.walk_stream or self.name, split)
         actions = below(generator, len(self.action_names), (episodes, steps))
-        labels = np.empty((episodes, steps + 1, *self.labels(starts[0]).shape), np.uint8)
-        for index, chosen in enumerate(actions.tolist()):
-            for step, state in enumerate(accumulate(chosen, self.step, initial=starts[index // per_level])):
-                labels[index, step] = self.labels(state)
-        return labels, actions
+        walks = [
+            self._labels_along(starts[index // per_level], chosen) for index, chosen in enumerate(actions.tolist())
+        ]
+        return np.stack(walks), actions
+
+    def _labels_along(self, start: Any, actions: Sequence[int]) -> np.ndarray:
+        """The labels of a state and of those after each action, uint8 (T + 1, rows, cols)."""
+        return np.stack([self.labels(state) for state in accumulate(actions, self.step, initial=start)])
 
     # Planning
 
