@@ -116,13 +116,12 @@ def test_a_strip_is_replaced_when_asked(cli, run, data, tmp_path):
     assert cli(*words, "--overwrite")[0] == 0
 
 
-def test_planning_results_of_other_options_are_kept(cli, run, data, tmp_path):
+def test_planning_results_are_replaced_when_asked(cli, run, data, tmp_path):
     results = tmp_path / "planning.json"
     words = ["plan-tasks", run, "--data", data, "--trials", 1, "--out", results, "--planner", "random"]
     assert cli(*words, "--seconds", 3)[0] == 0
     before = results.read_bytes()
-    assert cli(*words, "--seconds", 3)[0] == 0  # stored already
-    assert "other options" in refused(cli, *words, "--seconds", 4)
+    assert "has entries of iceslider already: random" in refused(cli, *words, "--seconds", 4)
     assert results.read_bytes() == before
     assert cli(*words, "--seconds", 4, "--overwrite")[0] == 0
     assert json.loads(results.read_bytes())["iceslider"]["random"]["made_with"]["setting"]["seconds"] == 4

@@ -6,8 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dwmr.planning.simulator import TrueDynamics
+from dwmr.planning.benchmark import TrueDynamics
 from dwmr.worlds.sliding_tiles import TileRules
+from dwmr.worlds.tasks import Task
 
 
 class Graph:
@@ -54,3 +55,8 @@ def tile_dynamics(rows: int = 3, cols: int = 3) -> TrueDynamics:
 def tile_codes(board: np.ndarray) -> Tensor:
     """The code (1, 1) of a board for `tile_dynamics`."""
     return torch.tensor([[TileRules(*board.shape).number(board)]])
+
+
+def true_code(task: Task, state: object) -> Tensor:
+    """The code (1, 1) of a task's state for `true_agent`."""
+    return torch.tensor([[task.rules.number(state)]])

@@ -84,7 +84,7 @@ def test_a_world_model_makes_an_agent():
     model = ring_model()
     agent = prepare_agent(model.encode, model.predict, ring_transitions(episodes=20))
     assert agent.radius == 0
-    assert agent.about["applicability"] == {"everything": True}
+    assert agent.about["applicability"] == {"everything": True, "threshold": 0, "mean": 2, "observed_ruled_out": 0}
     goal = agent.goal_of(draw(np.array([2]))[0])
     plan = PLANNERS["breadth_first"](agent.dynamics, agent.encode(draw(np.array([0]))), goal)
     assert len(plan.actions) == 2

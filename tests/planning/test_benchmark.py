@@ -6,10 +6,21 @@ import torch
 
 from dwmr import InputError
 from dwmr.evaluation.intervals import wilson
-from dwmr.planning import Agent
+from dwmr.planning import PLANNERS, Agent, CodeGoal
 from dwmr.planning.acting import Limits
-from dwmr.planning.benchmark import ENTRIES, Trial, evaluate_planner, read_results, solve_task, summarize
+from dwmr.planning.benchmark import (
+    ENTRIES,
+    TaskWorld,
+    Trial,
+    TrueWorld,
+    evaluate_planner,
+    read_results,
+    solve_task,
+    summarize,
+    true_agent,
+)
 from dwmr.worlds.registry import tasks_of
+from tests.planning.graphs import true_code
 
 TRIAL = Trial("a", "done", True, True, True, False, 4, 4, 0, 0, 10, 40, 0.5)
 
@@ -64,3 +75,33 @@ def test_unknown_entries_are_refused():
     assert {"simulator", "greedy_step", "random", "batch_astar"} <= set(ENTRIES)
     with pytest.raises(InputError, match="unknown planner"):
         solve_task(tasks_of("iceslider", trials=1)["min_solution_1"][0], blind, "dijkstra", Limits())
+
+
+@pytest.mark.parametrize("name", ["iceslider", "8puzzle", "digitjump"])
+def test_a_search_with_the_true_rules_finds_the_optimal_length(name):
+    tasks = tasks_of(name, trials=2, digits="sklearn")
+    for task in [task for kind in tasks.values() for task in kind]:
+        goal = CodeGoal(true_code(task, task.goal))
+        plan = PLANNERS["breadth_first"](true_agent(task).dynamics, true_code(task, task.start), goal)
+        assert len(plan.actions) == task.optimal
+        assert task.solved_by(plan.actions)
+        assert not task.solved_by(plan.actions[:-1])
+
+
+def test_acting_in_a_task_follows_the_rules():
+    task = tasks_of("iceslider", trials=1)["min_solution_1"][0]
+    world = TaskWorld(task)
+    assert world.observe().shape == (3, 64, 64)
+    assert not world.solved
+    for action in PLANNERS["breadth_first"](
+        true_agent(task).dynamics, true_code(task, task.start), CodeGoal(true_code(task, task.goal))
+    ).actions:
+        world.act(action)
+    assert world.solved
+
+
+def test_the_true_world_shows_the_number_of_its_state():
+    task = tasks_of("iceslider", trials=1)["min_solution_8"][0]
+    shown = true_agent(task).encode(TrueWorld(task).observe()[None])
+    assert shown.tolist() == true_code(task, task.start).tolist()
+    assert shown.tolist() != true_code(task, task.goal).tolist()

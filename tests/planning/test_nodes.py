@@ -51,7 +51,7 @@ def test_the_cheaper_way_counts_and_of_equals_the_first():
         numbers, torch.tensor([0, 0, 0, 0]), torch.tensor([0, 1, 2, 3]), torch.tensor([4, 1, 2, 2], dtype=torch.int32)
     )
     assert sorted(changed.tolist()) == [1, 2]
-    assert store.cost.tolist() == [0, 2, 1]
+    assert store.cost[:3].tolist() == [0, 2, 1]
     assert store.path(1) == ([2], [0, 1])
     worse = store.relax(torch.tensor([1]), torch.tensor([2]), torch.tensor([0]), torch.tensor([2], dtype=torch.int32))
     assert len(worse) == 0

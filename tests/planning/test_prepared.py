@@ -11,7 +11,7 @@ import torch
 import dwmr
 from dwmr import InputError
 from dwmr.models.run_folder import checkpoint_digest
-from dwmr.planning.heuristic_training import HeuristicTraining, train_heuristic
+from dwmr.planning.heuristics import HeuristicTraining, train_heuristic
 from dwmr.planning.prepared import (
     AGENT,
     HEURISTIC,
@@ -39,10 +39,8 @@ def ends(images):
 
 
 @pytest.fixture
-def prepared(cli, run, planning_data):
-    status, out, _ = cli("plan", run, "--data", planning_data)
-    assert status == 0
-    assert "count as one state" in out
+def prepared(cli, run, ends, planning_data):
+    assert cli("plan", run, "--data", planning_data, *ends)[0] == 0
     return run
 
 
@@ -83,16 +81,10 @@ def test_what_was_made_for_another_checkpoint_is_refused(cli, prepared, ends, pl
     capsys.readouterr()
     status, _, err = cli("plan", prepared, *ends)
     assert (status, err.count("\n")) == (2, 1)
-    assert "was made for another checkpoint of this run; prepare the run again with: dwmr plan RUN --overwrite" in err
-    assert cli("plan", prepared, "--data", planning_data, "--overwrite")[0] == 0
+    assert "was made for another checkpoint of this run; remove RUN/planning, and the next plan prepares" in err
+    shutil.rmtree(prepared / "planning")
+    assert cli("plan", prepared, "--data", planning_data, *ends)[0] == 0
     assert cli("plan", prepared, *ends)[0] == 0
-
-
-def test_a_preparation_is_replaced_when_asked(cli, prepared, planning_data):
-    status, _, err = cli("plan", prepared, "--data", planning_data)
-    assert (status, err.count("\n")) == (2, 1)
-    assert "exists already" in err
-    assert cli("plan", prepared, "--data", planning_data, "--overwrite")[0] == 0
 
 
 @pytest.mark.parametrize("part", [AGENT, PAINTER])
@@ -102,7 +94,7 @@ def test_a_damaged_file_is_one_clear_line(cli, prepared, ends, tmp_path, part, d
     status, _, err = cli("plan", prepared, *ends, "--strip", tmp_path / "plan.png")
     assert (status, err.count("\n")) == (2, 1)
     assert f"{prepared / part} is damaged" in err
-    assert "dwmr plan RUN --overwrite" in err
+    assert "remove RUN/planning" in err
 
 
 def test_a_run_with_own_networks_is_prepared_from_python(tmp_path):

@@ -37,8 +37,8 @@ from dwmr.models.world_model import WorldModel
 from dwmr.planning import PLANNERS, Agent, Budget, find_planner, prepared
 from dwmr.planning.acting import Limits
 from dwmr.planning.benchmark import ENTRIES, evaluate_planner, read_results, solve_task
-from dwmr.planning.heuristic_training import HeuristicTraining
-from dwmr.planning.heuristic_training import train_heuristic as train
+from dwmr.planning.heuristics import HeuristicTraining
+from dwmr.planning.heuristics import train_heuristic as train
 from dwmr.planning.painting import Strip, save_strip
 from dwmr.presets import changes
 from dwmr.provenance import describe_machine
@@ -57,13 +57,13 @@ StripPath = Annotated[Path | None, typer.Option("--strip", help="Draw the plan, 
     epilog=example(
         "dwmr plan runs/ice --start now.png --goal there.png",
         "dwmr plan runs/ice --start now.png --goal there.png --planner astar --strip plan.png",
-        "dwmr plan runs/mine --data data/mine",
+        "dwmr plan runs/mine --data data/mine --start now.png --goal there.png",
     )
 )
 def plan(
     run: RunFolder,
-    start: Annotated[Path | None, typer.Option(help="Image of the start: PNG or .npy.")] = None,
-    goal: Annotated[Path | None, typer.Option(help="Image of the goal.")] = None,
+    start: Annotated[Path, typer.Option(help="Image of the start: PNG or .npy.")],
+    goal: Annotated[Path, typer.Option(help="Image of the goal.")],
     planner: OnePlanner = "breadth_first",
     seconds: Seconds = Limits.seconds,
     strip: StripPath = None,
@@ -79,28 +79,16 @@ def plan(
     Out of budget: time was up, and the actions lead to the state that looks nearest to the goal.
 
     The first call prepares the run: it learns which actions are possible, which codes count as equal, and how to draw
-    codes, and stores this in RUN/planning. Later calls need neither the data nor any training. Without images the run
-    is only prepared, and with --overwrite it is prepared again.
+    codes, and stores this in RUN/planning. Later calls need neither the data nor any training.
     """
-    if (start is None) != (goal is None):
-        raise InputError("--start and --goal belong together: name both images, or none to prepare the run only")
     search = find_planner(planner)
     _check_strip(strip, overwrite, [run, data, start, goal])
     info, model = open_model(run, device)
-    if start is None or goal is None:
-        _check_part(run / prepared.AGENT, overwrite)
-        agent = prepared.prepare_run(run, model, _data(run, info, model, data), seed=seed)
-        if as_json:
-            print_json({"prepared": str(run / prepared.AGENT), "radius": agent.radius, **agent.about})
-        else:
-            say(f"{run / prepared.AGENT}: codes that differ in at most {agent.radius} bits count as one state")
-        return
     first, last = (read_image(path, model.image_shape) for path in (start, goal))
     agent = _agent(run, info, model, data, seed)
     target = agent.goal_of(last)
-    found = search(
-        agent.dynamics, agent.encode(first[None]), target, agent.heuristic_for(target), Budget(seconds=seconds)
-    )
+    here, budget = agent.encode(first[None]), Budget(seconds=seconds)
+    found = search(agent.dynamics, here, target, agent.heuristic_for(target), budget)
     real: list[np.ndarray | None] = [first, *[None] * len(found.actions)]
     if found.solved and found.actions:
         real[-1] = last
@@ -138,7 +126,7 @@ def plan_level(
     world = world_of(run, info)
     number = task_number(world, index)
     agent = _agent(run, info, model, data, seed)
-    task = world.with_digits(_digits(agent)).task(number, seed=seed)
+    task = world.with_digits(agent.about.get("digits", "mnist")).task(number, seed=seed)
     trial, episode = solve_task(task, agent, planner, Limits(seconds, 3 * seconds), seed)
     reached = "goal reached" if trial.solved else f"goal not reached ({trial.ending})"
     title = f"task {index} ({task.name}): {planner}, {reached} after {trial.actions} actions (shortest: {task.optimal})"
@@ -170,19 +158,24 @@ def plan_tasks(
 ) -> None:
     """Measure how well a run plans: solve all tasks of its world by acting in them.
 
-    All planners and controls solve the same tasks. With --out, finished entries of the same run and options are kept,
-    and an evaluation that was stopped continues with the next planner.
+    All planners and controls solve the same tasks. With --out, the entry of each is added to a file as it is finished.
     """
     names = planner or list(ENTRIES)
     for name in names:
         if name not in ENTRIES:
             raise unknown("planner", name, ENTRIES)
+    info, model = open_model(run, device)
+    world, benchmark, limits = world_of(run, info), info.config.benchmark, Limits(seconds, 3 * seconds)
     if results is not None:
         check_output(results, overwrite=True, inputs=[run, data], written=True)
-    info, model = open_model(run, device)
-    world = world_of(run, info)
+        known = read_results(results).get(benchmark, {})
+        stored = [name for name in names if name in known]
+        if stored and not overwrite:
+            raise InputError(
+                f"{results} has entries of {benchmark} already: {', '.join(stored)}; choose others with --planner, "
+                "or replace them with --overwrite"
+            )
     agent = _agent(run, info, model, data, seed)
-    benchmark, limits = info.config.benchmark, Limits(seconds, 3 * seconds)
     made_with = {
         "preset": info.config.name,
         "checkpoint": checkpoint_digest(run),
@@ -191,26 +184,17 @@ def plan_tasks(
         "trials": trials,
         "heuristic": agent.network is not None,
     }
-    stored = read_results(results) if results is not None else {}
-    entries = {name: entry for name, entry in stored.get(benchmark, {}).items() if name in names}
-    other = [name for name, entry in entries.items() if entry.get("made_with") != made_with]
-    if other and not overwrite:
-        raise InputError(
-            f"{results} holds entries of {benchmark} that were made with another run or other options: "
-            f"{', '.join(other)}; --overwrite replaces them"
-        )
+    about: dict[str, Any] = {"machine": describe_machine(model.device), "agent": agent.about, "made_with": made_with}
+    about |= {"set": changes(info.config), "distilled": info.distilled is not None}
+    digits = agent.about.get("digits", "mnist")  # tasks in the handwriting of the data
+    entries = {}
     for name in names:
-        if name in entries and name not in other:
-            continue
-        tasks = tasks_of(benchmark, seed=seed, trials=trials, digits=_digits(agent))  # new: they draw as they are used
-        entry = evaluate_planner(tasks, agent, name, limits, seed=seed)
-        entry |= {"machine": describe_machine(model.device), "agent": agent.about, "made_with": made_with}
-        entries[name] = entry | {"set": changes(info.config), "distilled": info.distilled is not None}
+        tasks = tasks_of(benchmark, seed=seed, trials=trials, digits=digits)  # new: they draw as they are used
+        entries[name] = evaluate_planner(tasks, agent, name, limits, seed=seed) | about
         if results is not None:
-            stored = read_results(results)  # another process may have added to it
-            stored.setdefault(benchmark, {})[name] = entries[name]
-            atomic_write_json(results, stored)
-    entries = {name: entries[name] for name in names}
+            together = read_results(results)
+            together.setdefault(benchmark, {})[name] = entries[name]
+            atomic_write_json(results, together)
     if as_json:
         print_json({benchmark: entries})
         return
@@ -239,7 +223,7 @@ def train_heuristic(
     It is stored in RUN/planning, and all planning commands use it from then on. The walks begin in training images:
     for a run of your own data, name that data with --data, also if the run is prepared.
     """
-    _check_part(run / prepared.HEURISTIC, overwrite)
+    check_output(run / prepared.HEURISTIC, overwrite=overwrite, written=True)
     info, model = open_model(run, device)
     splits = _data(run, info, model, data)
     agent = prepared.load_agent(run, model) or prepared.prepare_run(run, model, splits, seed=seed)
@@ -273,20 +257,9 @@ def _data(run: Path, info: RunInfo, model: WorldModel, data: Path | None) -> Spl
     return splits
 
 
-def _digits(agent: Agent) -> str:
-    """The source of the handwriting in the data, for tasks in the same hand."""
-    return str(agent.about.get("digits", "mnist"))
-
-
 def _names(info: RunInfo, agent: Agent, actions: list[int]) -> list[str]:
     names = agent.about.get("action_names") or action_names(info.config.benchmark, info.n_actions)
     return [names[action] for action in actions]
-
-
-def _check_part(path: Path, overwrite: bool) -> None:
-    """Refuse to replace what planning stored in the run folder."""
-    if path.exists() and not overwrite:
-        raise InputError(f"{path} exists already; replace it with --overwrite")
 
 
 def _check_strip(strip: Path | None, overwrite: bool, inputs: list[Path | None]) -> None:

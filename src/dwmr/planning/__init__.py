@@ -3,11 +3,11 @@
 A planner takes a `Dynamics` and a goal test, and returns a `Plan`: solved, exhausted, or out of budget.
 """
 
-from dwmr.planning.acting import Environment, Episode, act
+from dwmr.planning.acting import act
 from dwmr.planning.agent import Agent, prepare_agent
-from dwmr.planning.packing import pack, unpack
+from dwmr.planning.packing import pack
 from dwmr.planning.prepared import load_agent, prepare_run
-from dwmr.planning.problem import EXHAUSTED, OUT_OF_BUDGET, SOLVED, Budget, CodeGoal, Dynamics, Goal, Heuristic, Plan
+from dwmr.planning.problem import EXHAUSTED, OUT_OF_BUDGET, SOLVED, Budget, CodeGoal, Dynamics, Plan
 from dwmr.planning.search import PLANNERS, find_planner
 
 __all__ = [
@@ -19,10 +19,6 @@ __all__ = [
     "Budget",
     "CodeGoal",
     "Dynamics",
-    "Environment",
-    "Episode",
-    "Goal",
-    "Heuristic",
     "Plan",
     "act",
     "find_planner",
@@ -30,5 +26,4 @@ __all__ = [
     "pack",
     "prepare_agent",
     "prepare_run",
-    "unpack",
 ]

@@ -56,12 +56,10 @@ class Applicability:
 
     def figures(self, codes: Tensor, actions: Tensor) -> dict[str, Any]:
         """The mean number of possible actions, and the percentage of the actions taken (N,) that were ruled out."""
-        if self.everything:
-            return {"everything": True}
         possible = self(codes)
         taken = possible.gather(1, actions[:, None])
         return {
-            "everything": False,
+            "everything": self.everything,
             "threshold": self.threshold,
             "mean": float(possible.sum(1).float().mean()),
             "observed_ruled_out": 100 * float((~taken).float().mean()),

@@ -11,20 +11,65 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from dwmr.errors import InputError
 from dwmr.evaluation.intervals import wilson
 from dwmr.planning.acting import DONE, Episode, Limits, act, greedy_step, random_step
 from dwmr.planning.agent import Agent
-from dwmr.planning.problem import EXHAUSTED, CodeGoal, Heuristic, no_heuristic
-from dwmr.planning.search import PLANNERS, Planner, breadth_first, find_planner
-from dwmr.planning.simulator import TaskWorld, TrueWorld, true_code, true_codes, true_dynamics
+from dwmr.planning.problem import EXHAUSTED
+from dwmr.planning.search import PLANNERS, find_planner
 from dwmr.progress import bar
 from dwmr.seeding import rng
-from dwmr.worlds.tasks import Task
+from dwmr.worlds.tasks import Rules, Task
 
 ENTRIES = (*PLANNERS, "simulator", "greedy_step", "random")
 """Planners, and the controls beside them: a search with the true rules, no search, and no plan."""
+
+
+class TaskWorld:
+    """The world of a task, seen through images."""
+
+    def __init__(self, task: Task) -> None:
+        self._task, self.state = task, task.start
+
+    def paint(self, state: Any) -> np.ndarray:
+        return self._task.paint(state)
+
+    def observe(self) -> np.ndarray:
+        return self.paint(self.state)
+
+    def act(self, action: int) -> None:
+        self.state = self._task.world.step(self.state, action)
+
+    @property
+    def solved(self) -> bool:
+        return self._task.reached(self.state)
+
+
+class TrueWorld(TaskWorld):
+    """The world of a task, seen as the number of its state, int64 (1,), in the place of an image."""
+
+    def paint(self, state: Any) -> np.ndarray:
+        return np.array([self._task.rules.number(state)])
+
+
+class TrueDynamics:
+    """The true rules as dynamics. A code is the number of a state."""
+
+    def __init__(self, rules: Rules, n_actions: int) -> None:
+        self.rules, self.n_actions = rules, n_actions
+
+    def successors(self, words: Tensor) -> tuple[Tensor, Tensor | None]:
+        ends, possible = self.rules.successors(words[:, 0].cpu().numpy())
+        children = torch.from_numpy(ends).unsqueeze(-1).to(words.device)
+        return children, None if possible is None else torch.from_numpy(possible).to(words.device)
+
+
+def true_agent(task: Task) -> Agent:
+    """An agent of a `TrueWorld`: it knows the rules, and a code is the number of a state."""
+    return Agent(torch.from_numpy, TrueDynamics(task.rules, len(task.world.action_names)), bits=64)
 
 
 @dataclass(frozen=True)
@@ -77,17 +122,11 @@ def solve_task(
 ) -> tuple[Trial, Episode]:
     """Act in the world of a task, with the planner or control of that name; ``number`` varies the random actions."""
     generator = rng(seed, "acting", name, number)
-    heuristic: Heuristic = no_heuristic
-    planner: Planner = breadth_first
+    world, controls = TaskWorld(task), {"greedy_step": greedy_step, "random": random_step(generator)}
     if name == "simulator":
-        agent = Agent(true_codes, true_dynamics(task), bits=64)
-        world: TaskWorld = TrueWorld(task)
-        goal = CodeGoal(true_code(task, task.goal))
-    else:
-        world, goal = TaskWorld(task), agent.goal_of(task.paint(task.goal))
-        heuristic = agent.heuristic_for(goal)
-        planner = {"greedy_step": greedy_step, "random": random_step(generator)}.get(name) or find_planner(name)
-    episode = act(world, agent, goal, planner, heuristic, limits, generator=generator)
+        world, agent, name = TrueWorld(task), true_agent(task), "breadth_first"
+    planner, goal = controls.get(name) or find_planner(name), agent.goal_of(world.paint(task.goal))
+    episode = act(world, agent, goal, planner, agent.heuristic_for(goal), limits, generator=generator)
     first = episode.plans[0] if episode.plans else None
     trial = Trial(
         task=task.name,
@@ -135,10 +174,8 @@ def summarize(trials: Sequence[Trial]) -> dict[str, Any]:
 
 def read_results(path: Path) -> dict[str, dict[str, Any]]:
     """A results file, {benchmark: {planner: entry}}; empty if there is none."""
-    if not path.exists():
-        return {}
     with contextlib.suppress(ValueError):
-        results = json.loads(path.read_text(encoding="utf-8"))
+        results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         if isinstance(results, dict) and all(isinstance(each, dict) for each in results.values()):
             return results
     raise InputError(f"{path} is not a file of planning results, {{benchmark: {{planner: figures}}}}")

@@ -1,18 +1,29 @@
-"""Heuristics: estimates of how many actions are left to a goal code."""
+"""Heuristics: estimates of how many actions are left to a goal code, and training one on imagined random walks.
+
+Start and goal come from the same walk, so the goal can be reached, in at most the number of actions that the walk
+took. The target is one more than the estimate for the best next code, by a slowly updated copy of the network, and
+at most the walk's own count.
+"""
 
 from __future__ import annotations
 
+import copy
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from dwmr.planning.packing import hamming, unpack
-from dwmr.planning.problem import CodeGoal
+from dwmr.planning.problem import CodeGoal, Dynamics
+from dwmr.progress import bar
+from dwmr.seeding import rng
 
-CODES_AT_ONCE = 1 << 14
+if TYPE_CHECKING:
+    from dwmr.planning.agent import Agent
+
 BLOCKS = 2
 
 
@@ -65,10 +76,99 @@ class LearnedHeuristic:
 
     @torch.no_grad()
     def __call__(self, words: Tensor) -> Tensor:
-        bits = self.network.bits
-        wanted = unpack(self.goal.words, bits).float()
-        parts = []
-        for part in words.split(CODES_AT_ONCE):
-            codes = unpack(part, bits).float()
-            parts.append(self.network(codes, wanted.expand_as(codes)))
-        return torch.where(self.goal(words), 0.0, torch.cat(parts))
+        codes = unpack(words, self.network.bits).float()
+        wanted = unpack(self.goal.words, self.network.bits).float().expand_as(codes)
+        return torch.where(self.goal(words), 0.0, self.network(codes, wanted))
+
+
+@dataclass(frozen=True)
+class HeuristicTraining:
+    """How a heuristic is trained."""
+
+    updates: int = 4000
+    batch: int = 1024
+    walk: int = 64  # actions of an imagined walk
+    width: int = 512
+    lr: float = 1e-3
+    copy_every: int = 100  # updates between two copies of the weights to the target network
+
+
+def train_heuristic(
+    agent: Agent,
+    starts: Tensor,
+    setting: HeuristicTraining = HeuristicTraining(),
+    *,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> tuple[HeuristicNetwork, dict[str, Any]]:
+    """Train a network for the codes that imagined walks from the codes (N, W) visit.
+
+    Returns the network, and the settings with the mean loss of each tenth of the training.
+    """
+    device = starts.device
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(rng(seed, "value weights").integers(2**63)))
+        network = HeuristicNetwork(agent.bits, setting.width)
+    network.to(device)
+    target = copy.deepcopy(network).requires_grad_(False)
+    optimizer = torch.optim.Adam(network.parameters(), lr=setting.lr)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, setting.updates)
+    generator = torch.Generator(device).manual_seed(int(rng(seed, "value walks").integers(2**62)))
+    losses = torch.zeros(setting.updates, device=device)
+    walks = torch.empty(0)
+    with bar("heuristic", setting.updates, show=progress) as shown:
+        for update in range(setting.updates):
+            if update % max(1, setting.walk // 2) == 0:
+                first = torch.randint(len(starts), (setting.batch,), generator=generator, device=device)
+                walks = imagined_walks(agent.dynamics, starts[first], setting.walk, generator)
+            states, goals, steps = _pairs(walks, setting.batch, generator)
+            estimates = network(unpack(states, agent.bits).float(), unpack(goals, agent.bits).float())
+            loss = nn.functional.smooth_l1_loss(estimates, _targets(agent, target, states, goals, steps))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            losses[update] = loss.detach()
+            if (update + 1) % setting.copy_every == 0:
+                target.load_state_dict(network.state_dict())
+                shown.describe(f"loss {float(losses[update]):.3f}")
+            shown.advance()
+    tenths = losses.split(max(1, setting.updates // 10))
+    about = {**asdict(setting), "loss": [float(part.mean()) for part in tenths], "seed": seed, "radius": agent.radius}
+    return network.eval().requires_grad_(False), about
+
+
+@torch.no_grad()
+def imagined_walks(dynamics: Dynamics, words: Tensor, steps: int, generator: torch.Generator) -> Tensor:
+    """From codes (N, W), random possible actions: codes (steps + 1, N, W). Where nothing is possible it stays."""
+    path = [words]
+    for _ in range(steps):
+        children, possible = dynamics.successors(words)
+        weights = torch.ones(children.shape[:2], device=words.device) if possible is None else possible.float()
+        stuck = weights.sum(1) == 0
+        action = torch.multinomial(weights + stuck[:, None], 1, generator=generator).squeeze(1)
+        after = children[torch.arange(len(words), device=words.device), action]
+        words = torch.where(stuck[:, None], words, after)
+        path.append(words)
+    return torch.stack(path)
+
+
+def _pairs(walks: Tensor, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Codes and later codes of the same walks, and the number of actions between them."""
+    length, walkers = walks.shape[0] - 1, walks.shape[1]
+    device = walks.device
+    who = torch.randint(walkers, (count,), generator=generator, device=device)
+    early, late = torch.randint(length + 1, (2, count), generator=generator, device=device).sort(0).values
+    return walks[early, who], walks[late, who], late - early
+
+
+@torch.no_grad()
+def _targets(agent: Agent, target: HeuristicNetwork, states: Tensor, goals: Tensor, steps: Tensor) -> Tensor:
+    children, possible = agent.dynamics.successors(states)
+    wanted = goals.unsqueeze(1).expand_as(children)
+    estimates = target(unpack(children, agent.bits).float(), unpack(wanted, agent.bits).float())
+    estimates = torch.where(hamming(children, wanted) <= agent.radius, 0.0, estimates)
+    if possible is not None:
+        estimates = estimates.masked_fill(~possible, torch.inf)
+    after = torch.minimum(1 + estimates.min(1).values, steps.float())
+    return torch.where(hamming(states, goals) <= agent.radius, 0.0, after)

@@ -32,7 +32,8 @@ class Nodes:
     guess     float32 (N,)    the heuristic, where the search needs it
     priority  int64 (N,)      of an open state in a `BucketQueue`
 
-    The columns have room for more states than there are; their length is a power of two, half that of the table.
+    The columns but ``words`` have room for more states than there are; their length is a power of two, half that of the
+    table.
     """
 
     def __init__(self, words: Tensor, capacity: int = 1024) -> None:
@@ -41,28 +42,16 @@ class Nodes:
         self._words = words.new_empty(0, words.shape[1])
         self._parent = words.new_empty(0)
         self._action = torch.empty(0, dtype=torch.int16, device=self.device)
-        self._cost = torch.empty(0, dtype=torch.int32, device=self.device)
-        self._guess = torch.empty(0, dtype=torch.float32, device=self.device)
-        self._priority = words.new_empty(0)
+        self.cost = torch.empty(0, dtype=torch.int32, device=self.device)
+        self.guess = torch.empty(0, dtype=torch.float32, device=self.device)
+        self.priority = words.new_empty(0)
         self._reserve(capacity)
         self.insert(words)
-        self._parent[0], self._action[0], self._cost[0] = NONE, NONE, 0
+        self._parent[0], self._action[0], self.cost[0] = NONE, NONE, 0
 
     @property
     def words(self) -> Tensor:
         return self._words[: self.count]
-
-    @property
-    def cost(self) -> Tensor:
-        return self._cost[: self.count]
-
-    @property
-    def guess(self) -> Tensor:
-        return self._guess[: self.count]
-
-    @property
-    def priority(self) -> Tensor:
-        return self._priority[: self.count]
 
     def insert(self, words: Tensor) -> tuple[Tensor, Tensor]:
         """Add codes (n, W) that are not known yet, as unreached states.
@@ -81,7 +70,7 @@ class Nodes:
         numbers = torch.where(claimed, named[(numbers - _CLAIM).clamp_(min=0)], numbers)
         self._table[places[new]] = order
         self._words[fresh] = words[new]
-        self._cost[fresh], self._priority[fresh] = UNREACHED, _CLOSED
+        self.cost[fresh], self.priority[fresh] = UNREACHED, _CLOSED
         self.count = fresh.stop
         return numbers, new
 
@@ -90,9 +79,9 @@ class Nodes:
 
         Of several equally cheap ways the first counts.
         """
-        before = self._cost[numbers]
-        self._cost.scatter_reduce_(0, numbers, costs, "amin")
-        better = torch.nonzero((costs < before) & (costs == self._cost[numbers])).squeeze(1)
+        before = self.cost[numbers]
+        self.cost.scatter_reduce_(0, numbers, costs, "amin")
+        better = torch.nonzero((costs < before) & (costs == self.cost[numbers])).squeeze(1)
         reached = numbers[better]
         self._parent[reached] = _EMPTY  # holds the position of the first of equally cheap ways for a moment
         self._parent.scatter_reduce_(0, reached, better, "amin")
@@ -100,10 +89,6 @@ class Nodes:
         reached = numbers[kept]
         self._parent[reached], self._action[reached] = parents[kept], actions[kept].to(torch.int16)
         return reached
-
-    def reach(self, new: slice, parents: Tensor, actions: Tensor, cost: int) -> None:
-        """Store how the states just inserted were reached, all at one cost."""
-        self._parent[new], self._action[new], self._cost[new] = parents, actions.to(torch.int16), cost
 
     def path(self, node: int) -> tuple[list[int], list[int]]:
         """The actions from the start to a state, and the states on the way, the start first."""
@@ -146,7 +131,7 @@ class Nodes:
         if states <= len(self._parent):
             return
         capacity = 1 << (states - 1).bit_length()
-        for name in ("_words", "_parent", "_action", "_cost", "_guess", "_priority"):
+        for name in ("_words", "_parent", "_action", "cost", "guess", "priority"):
             old = getattr(self, name)
             grown = old.new_empty(capacity, *old.shape[1:])
             grown[: self.count] = old[: self.count]

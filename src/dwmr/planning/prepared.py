@@ -32,7 +32,7 @@ from dwmr.planning.painting import fit_decoder, with_decoder
 
 AGENT, PAINTER, HEURISTIC = (f"planning/{part}.safetensors" for part in ("agent", "painter", "heuristic"))
 OLD_HEURISTIC = "heuristic.safetensors"  # of version 0.1, which did not name the checkpoint
-PREPARE_AGAIN = "prepare the run again with: dwmr plan RUN --overwrite (and --data, if the data is your own)"
+PREPARE_AGAIN = "remove RUN/planning, and the next plan prepares the run again"
 TRAIN_AGAIN = "train it again with: dwmr train-heuristic RUN --overwrite, or delete the file"
 DIGITS = ("mnist", "sklearn")  # handwriting that any machine can have
 
