@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -94,29 +95,17 @@ def predictor_step(
     learner.move_target(hyper.tau)
 
 
-def soft(learner: Learner, batch: Batch, hyper: Hyper) -> Update:
-    return _one_step(learner, batch, hyper, feed=lambda probs: probs)
-
-
-def straight_through_scheme(learner: Learner, batch: Batch, hyper: Hyper) -> Update:
-    return _one_step(learner, batch, hyper, feed=straight_through)
-
-
-def two_step(learner: Learner, batch: Batch, hyper: Hyper) -> Update:
-    return _two_steps(learner, batch, hyper, feed=lambda probs: probs)
-
-
-def two_step_st(learner: Learner, batch: Batch, hyper: Hyper) -> Update:
-    return _two_steps(learner, batch, hyper, feed=straight_through)
-
-
 def mixed_two_step(straight: Tensor) -> Scheme:
     """Both two-step schemes at once, for several runs: straight-through where ``straight``, bool (S,), is true."""
 
     def feed(probs: Tensor) -> Tensor:
         return torch.where(straight[:, None, None], straight_through(probs), probs)
 
-    return lambda learner, batch, hyper: _two_steps(learner, batch, hyper, feed)
+    return partial(_two_steps, feed=feed)
+
+
+def _probabilities(probs: Tensor) -> Tensor:
+    return probs
 
 
 def joint(learner: Learner, batch: Batch, hyper: Hyper) -> Update:
@@ -145,9 +134,9 @@ def _report(terms: dict[str, Tensor], probs: Tensor, next_bits: Tensor) -> Updat
 
 
 SCHEMES: dict[str, Scheme] = {
-    "soft": soft,
-    "straight_through": straight_through_scheme,
-    "two_step": two_step,
-    "two_step_st": two_step_st,
+    "soft": partial(_one_step, feed=_probabilities),
+    "straight_through": partial(_one_step, feed=straight_through),
+    "two_step": partial(_two_steps, feed=_probabilities),
+    "two_step_st": partial(_two_steps, feed=straight_through),
     "joint": joint,
 }
