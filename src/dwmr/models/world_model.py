@@ -24,15 +24,10 @@ from dwmr.seeding import rng
 
 Array = np.ndarray | Tensor
 
-_INPUTS = {
-    "encoder": "images (N, C, H, W)",
-    "predictor": "codes (N, K) and one-hot actions (N, A)",
-    "decoder": "codes (N, K)",
-}
-_OUTPUTS = {
-    "encoder": "logits of shape (N, K)",
-    "predictor": "logits of shape (N, K)",
-    "decoder": "images of shape (N, C, H, W)",
+_ROLES = {  # what each network takes and returns
+    "encoder": ("images (N, C, H, W)", "logits of shape (N, K)"),
+    "predictor": ("codes (N, K) and one-hot actions (N, A)", "logits of shape (N, K)"),
+    "decoder": ("codes (N, K)", "images of shape (N, C, H, W)"),
 }
 
 
@@ -74,8 +69,8 @@ class WorldModel(nn.Module):
         ``WorldModel.load("runs/a", encoder=my_encoder)``; their weights are read from the run."""
         info = read_info(path)
         for role in modules:
-            if role not in ("encoder", "predictor", "decoder"):
-                raise unknown("network", role, ("encoder", "predictor", "decoder"))
+            if role not in _ROLES:
+                raise unknown("network", role, _ROLES)
         model = build_model(info.config, info.image_shape, info.n_actions, decoder=info.decoder, modules=modules)
         if model.bits != info.config.bits:
             raise InputError(f"{path} holds a model of {info.config.bits} bits, and your encoder returns {model.bits}")
@@ -302,8 +297,9 @@ def _output_shape(
     role: str, network: nn.Module, *inputs: tuple[int, ...], expected: tuple[int, ...] | None = None
 ) -> tuple[int, ...]:
     """The shape of what a network returns for two inputs, whose shapes are given without N; nothing changes."""
-    first = next(network.parameters(), torch.empty(0))
-    given = [torch.zeros(2, *shape, device=first.device) for shape in inputs]
+    takes, returns = _ROLES[role]
+    device = next(network.parameters(), torch.empty(0)).device
+    given = [torch.zeros(2, *shape, device=device) for shape in inputs]
     training = network.training
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -311,13 +307,13 @@ def _output_shape(
     except Exception as error:  # whatever a network of the user's raises
         shapes = " and ".join(str(tuple(each.shape)) for each in given)
         reason = " ".join(str(error).split())
-        raise InputError(f"the {role} cannot take {_INPUTS[role]}, here {shapes}: {reason}") from error
+        raise InputError(f"the {role} cannot take {takes}, here {shapes}: {reason}") from error
     finally:
         network.train(training)
     if not isinstance(output, Tensor):
-        raise InputError(f"the {role} must return {_OUTPUTS[role]}, got {type(output).__name__}")
+        raise InputError(f"the {role} must return {returns}, got {type(output).__name__}")
     shape = tuple(output.shape)
     if len(shape) != 2 or shape[0] != 2 if expected is None else shape != (2, *expected):
         needed = f" = {(2, *expected)}" if expected else ""
-        raise InputError(f"the {role} must return {_OUTPUTS[role]}{needed}, got {shape} for N = 2")
+        raise InputError(f"the {role} must return {returns}{needed}, got {shape} for N = 2")
     return shape

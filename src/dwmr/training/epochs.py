@@ -84,7 +84,8 @@ class EpochRunner:
             self.flips = torch.zeros(runs, device=self.device)
         for buffer in (self.counter, self.terms, self.ones, self.flips):
             buffer.zero_()
-        self.learner.train()
+        for run in self.learner.runs:
+            run.model.train()  # target encoders stay in evaluation mode
 
     def prepare(self) -> None:
         """Try an update after `start`, leaving everything as it was: record it, or just see whether it works.

@@ -84,12 +84,12 @@ class Learner:
             self.predictor_optimizer: Any = first.predictor_optimizer
             return
         stacks = {role: Stack([getattr(run.model, role) for run in self.runs]) for role in roles}
-        self.networks = {**stacks, "target": Stack([run.target for run in self.runs])}
+        self.stacks = stacks | {"target": Stack([run.target for run in self.runs])}
+        self.networks = {**self.stacks}
         of_codes = [stacks[role] for role in roles if role != "predictor"]
         self.codes_optimizer = StackedAdam(of_codes, [run.codes_optimizer for run in self.runs], lr)
-        self.predictor_optimizer = StackedAdam(
-            [stacks["predictor"]], [run.predictor_optimizer for run in self.runs], lr
-        )
+        of_predictors = [run.predictor_optimizer for run in self.runs]
+        self.predictor_optimizer = StackedAdam([stacks["predictor"]], of_predictors, lr)
 
     def each(self, function: Callable[..., Any], *inputs: Any) -> Any:
         """``function``, written for one run, of the inputs of every run."""
@@ -155,7 +155,7 @@ class Learner:
     def move_target(self, tau: float | Tensor) -> None:
         """φ' ← τ φ' + (1 − τ) φ, after every optimizer step; buffers (running statistics) are copied."""
         if len(self.runs) > 1:
-            slow, fast = self._stack("target"), self._stack("encoder")
+            slow, fast = self.stacks["target"], self.stacks["encoder"]
             slow.flat.lerp_(fast.flat, torch.as_tensor(1 - tau)[:, None])
             pairs = [(slow.buffers[name], fast.buffers[name]) for name in fast.buffers]
         else:
@@ -166,11 +166,6 @@ class Learner:
         for kept, current in pairs:
             kept.copy_(current)
 
-    def train(self, mode: bool = True) -> None:
-        """Training or evaluation mode of every run's networks; target encoders stay in evaluation mode."""
-        for run in self.runs:
-            run.model.train(mode)
-
     def state(self) -> list[Tensor]:
         """Every tensor that an update changes."""
         networks = [module for run in self.runs for module in (run.model, run.target)]
@@ -179,9 +174,3 @@ class Learner:
             for optimizer in (run.codes_optimizer, run.predictor_optimizer):
                 tensors += [each for state in optimizer.state.values() for each in state.values()]
         return tensors
-
-    def _stack(self, role: str) -> Stack:
-        stack = self.networks[role]
-        if not isinstance(stack, Stack):
-            raise TypeError(f"the {role} of a single run is not stacked")
-        return stack

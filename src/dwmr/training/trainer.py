@@ -190,7 +190,7 @@ def _make_members(
     """The runs as they begin or go on. Their folders are written only when none of them can be refused any more."""
     train, decoder = job.train, job.objective.decoder
     statistics = image_statistics(train.obs) if configs[0].standardize else None
-    data, members, infos, old_folders = train.fingerprint(), [], [], []
+    data, made = train.fingerprint(), []
     for config, seed, folder in zip(configs, seeds, folders, strict=True):
         model = build_model(config, train.image_shape, train.n_actions, decoder=decoder, seed=seed, modules=own)
         config = _with_bits_of(model, config)
@@ -207,15 +207,13 @@ def _make_members(
         if folder is not None and going_on:
             tensors, member.done, member.metrics = read_run(folder, info)
             member.state.load_tensors(tensors, folder)
-        members.append(member)
-        infos.append(info)
-        old_folders.append(going_on)
-    for member, info, going_on in zip(members, infos, old_folders, strict=True):
+        made.append((member, info, going_on))
+    for member, info, going_on in made:
         if member.folder is not None and going_on:
             reopen_run(member.folder, info, member.metrics)
         elif member.folder is not None:
             create_run(member.folder, info, member.state.tensors())
-    return members
+    return [member for member, *_ in made]
 
 
 def check_choices(config: Config, objective: Objective | None = None, *, fast: str = "auto") -> None:
