@@ -169,7 +169,6 @@ def test_a_lone_npz_trains_without_validation(cli, data, tmp_path):
     assert json.loads(out)["codes"]["bits"] == 64
 
 
-@pytest.mark.filterwarnings("ignore:.*bits never changed:RuntimeWarning")
 def test_tune_then_train_with_what_was_chosen(cli, data, tmp_path, monkeypatch):
     monkeypatch.setattr("dwmr.evaluation.probes.MIN_UPDATES", 1)
     monkeypatch.setattr("dwmr.tuning.campaign.CONFIRMED", 1)

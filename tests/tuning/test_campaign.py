@@ -32,7 +32,6 @@ SOURCE = str(Path(dwmr.__file__).parents[1])
 NAME = "generic/dwmr"
 SETTINGS = {"bits": 12, "batch_size": 16, "epochs": 6}  # compared after epochs 1, 2 and 6
 TRIALS = 9  # in batches of 4, 4 and 1, of each of which one continues; two trials are confirmed
-pytestmark = pytest.mark.filterwarnings("ignore:.*bits never changed:RuntimeWarning")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -261,7 +260,6 @@ def test_a_study_in_a_database_is_stopped_and_continued(data, tmp_path, monkeypa
     assert [path.name for path in tmp_path.iterdir()] == ["study.db"]
 
 
-@pytest.mark.filterwarnings("ignore:only .* bits changed:RuntimeWarning")  # at such rates codes collapse too
 def test_trials_that_diverge_are_results(data, tmp_path, monkeypatch):
     monkeypatch.setitem(spaces.ALWAYS, "lr", Range(1e-3, 1e30, log=True))
     found = campaign(data, tmp_path / "j", trials=8, settings=SETTINGS | {"epochs": 2})

@@ -146,11 +146,12 @@ class _Campaign:
             rows = self._rows(batch)
             scores = {row.number: row.intermediate_values[epochs] for row in rows if epochs in row.intermediate_values}
             kept = survivors(scores)
-            for row in (row for row in rows if row.state == TrialState.RUNNING):
+            running = [row.number for row in rows if row.state == TrialState.RUNNING]
+            for number in running:
                 if epochs == self.plan.base.epochs:
-                    self.study.tell(row.number, scores[row.number])
-                elif row.number not in kept:
-                    self.study.tell(row.number, state=TrialState.PRUNED)
+                    self.study.tell(number, scores[number])
+                elif number not in kept:
+                    self.study.tell(number, state=TrialState.PRUNED)
         ended = [row for row in rows_of(self.study) if row.state.is_finished()]
         best = max((max(row.intermediate_values.items()) for row in ended if row.intermediate_values), default=(0, 0.0))
         log.info("%s: search %d/%d, best %.1f", self.plan.base.name, len(ended), self.plan.trials, best[1])
@@ -236,7 +237,7 @@ def _quietly() -> Iterator[None]:
     log.setLevel(logging.WARNING)
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*bits never changed", RuntimeWarning)
+            warnings.filterwarnings("ignore", ".*the code is collapsing", RuntimeWarning)
             yield
     finally:
         log.setLevel(level)
