@@ -23,9 +23,6 @@ FORMAT = "dwmr-arrays"
 VERSION = 1
 HEADER = "header.json"
 
-# How zip archives begin, the second if they are empty, and how single arrays do.
-_MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"\x93NUM")
-
 # What NumPy raises on truncated or damaged files, by experiment.
 _UNREADABLE = (ValueError, EOFError, OSError, tokenize.TokenError)
 
@@ -77,21 +74,13 @@ def load(path: str | Path, kind: str) -> dict[str, Any]:
 
 def load_npz(path: str | Path) -> dict[str, np.ndarray]:
     """The arrays of an ``.npz`` archive."""
-    path = Path(path)
+    if not zipfile.is_zipfile(path):
+        raise InputError(f"{path} is not an .npz archive; write one with numpy.savez")
     try:
-        # Opened here because NumPy leaves the file open if it is not an archive.
-        with open(path, "rb") as file:
-            if not file.read(len(_MAGIC[0])).startswith(_MAGIC):
-                raise InputError(f"{path} is not an .npz archive; write one with numpy.savez")
-            file.seek(0)
-            archive = np.load(file, allow_pickle=False)
-            if isinstance(archive, np.lib.npyio.NpzFile):
-                return {name: archive[name] for name in archive.files}
-    except InputError:
-        raise
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
     except (*_UNREADABLE, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(f"{path} is not a readable .npz archive: {error}") from error
-    raise InputError(f"{path} holds a single array; expected an .npz archive with named arrays")
 
 
 def _open_array(path: Path, entry: Mapping[str, Any]) -> np.ndarray:
