@@ -23,23 +23,36 @@ from dwmr.worlds.registry import WORLDS
     )
 )
 def collect(
-    destination: Annotated[Path, typer.Option("--out", help="Data folder to create.")],
-    world: Annotated[str | None, typer.Argument(metavar="WORLD", help=f"One of {', '.join(WORLDS)}.")] = None,
+    destination: Annotated[Path, typer.Option("--out", help="Data folder to create. It must not exist yet.")],
+    world: Annotated[str | None, typer.Argument(metavar="WORLD", help=f"Built-in world: {', '.join(WORLDS)}.")] = None,
     env: Annotated[
-        str | None, typer.Option(help="Id of any Gymnasium environment with images and discrete actions.")
+        str | None, typer.Option(help="Gymnasium environment with images and discrete actions, instead of WORLD.")
     ] = None,
     transitions: Annotated[
-        int | None, typer.Option(help="Size of the training split; the other splits are in proportion.", min=1)
+        int | None,
+        typer.Option(
+            help="Number of training transitions; the other splits are scaled accordingly. Default: the standard size "
+            "of WORLD, which is also the maximum. Required with --env.",
+            min=1,
+        ),
     ] = None,
-    digits: Annotated[str, typer.Option(help="mnist, sklearn, or a folder with MNIST's IDX files.")] = "mnist",
+    digits: Annotated[
+        str,
+        typer.Option(
+            help="For worlds drawn with handwritten digits, such as 8puzzle: mnist (downloaded if missing), sklearn "
+            "(small digits that come with scikit-learn), or a folder with MNIST's IDX files."
+        ),
+    ] = "mnist",
     render: Annotated[
-        bool, typer.Option("--render", help="With --env: store rendered frames instead of observations.")
+        bool, typer.Option("--render", help="With --env: store what the environment renders, not its observations.")
     ] = False,
     seed: Seed = 0,
 ) -> None:
-    """Collect transitions from random actions in a world, or in any Gymnasium environment.
+    """Collect data from random actions in a built-in world, or in any Gymnasium environment.
 
-    The folder holds the splits train, val, test and rollout.
+    The data folder holds four splits. train, val and test consist of transitions: an image, an action, and the next
+    image. rollout consists of long episodes, on which dwmr evaluate tests long predictions. docs/reference/worlds.md
+    describes the worlds; names that end in -noisy add pixel noise.
     """
     if (world is None) == (env is None):
         raise InputError("name a world or an environment: dwmr collect iceslider …, or dwmr collect --env ID …")

@@ -30,15 +30,24 @@ MOST_SEEDS = 1000
 out = Console()
 err = Console(stderr=True, highlight=False)
 
-Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that dwmr has written.")]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, as written by dwmr train.")]
-RunData = Annotated[Path | None, typer.Option(help="Data folder or .npz; by default the data of the run's world.")]
-Split = Annotated[str, typer.Option(help="Part of the data to use: test, val or train.")]
+Seed = Annotated[int, typer.Option(help="Random seed.", min=0)]
+Device = Annotated[str, typer.Option(help="auto (a GPU if there is one, else the CPU), cpu, cuda or cuda:N.")]
+OVERWRITE_HELP = "Replace existing output files. Files that dwmr did not write are never replaced."
+Overwrite = Annotated[bool, typer.Option("--overwrite", help=OVERWRITE_HELP)]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, written by dwmr train or dwmr distil.")]
+DATA_HELP = (
+    "Data folder or .npz file. Default: the standard data of the {}'s world, collected into the cache (~/.cache/dwmr) "
+    "if missing. Required for generic/ presets, which belong to no world."
+)
+PRESET_HELP = (
+    "Preset in the form WORLD/MODEL, such as iceslider/strong; generic/MODEL is for your own data. `dwmr presets` "
+    "lists them all."
+)
+RunData = Annotated[Path | None, typer.Option(help=DATA_HELP.format("run"))]
+Split = Annotated[str, typer.Option(help="Split of the data to measure on: train, val or test.")]
 TASK_HELP = "Index of the task in the world's list of tasks, starting at 0."
-Horizon = Annotated[int, typer.Option(help="Length of the longest roll-out, in steps.", min=1)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text and tables.")]
+Horizon = Annotated[int, typer.Option(help="Number of steps in the longest roll-out.", min=1)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the results as one JSON object.")]
 
 
 def example(*lines: str) -> str:

@@ -35,6 +35,10 @@ from dwmr.models.world_model import WorldModel
 from dwmr.worlds.registry import WORLDS
 
 MAX_LEVELS = 250
+LEVELS_HELP = (
+    "Number of test levels in which the model's state graph is compared with the true one. Only built-in worlds with "
+    "few states per level have true graphs. 0 skips the comparison."
+)
 
 
 @app.command(
@@ -49,16 +53,17 @@ def evaluate(
     data: RunData = None,
     split: Split = "test",
     horizon: Horizon = 1000,
-    report: Annotated[Path | None, typer.Option(help="Also write an HTML page to this file.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Also write an HTML report to this file.")] = None,
     overwrite: Overwrite = False,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a world model: board scores, roll-outs, and the health of its code.
+    """Evaluate a world model: what its bits say about the board, how accurate its roll-outs are, and bit statistics.
 
-    Board scores need labels, and come with 95% intervals and two simple baselines.
-    Without labels only the other figures are printed.
+    The board is predicted from the bits by a linear probe, which needs labels; its scores come with 95% confidence
+    intervals and two simple baselines. A roll-out is a sequence of predictions, each made from the one before. Without
+    labels, only label-free metrics are reported. docs/reference/metrics.md defines all of them.
     """
     check_split(split)
     if report is not None:
@@ -112,16 +117,14 @@ def certify(
     data: RunData = None,
     split: Split = "test",
     horizon: Horizon = 1000,
-    levels: Annotated[
-        int, typer.Option(help="Number of levels to compare with their true graph.", min=0, max=MAX_LEVELS)
-    ] = MAX_LEVELS,
+    levels: Annotated[int, typer.Option(help=LEVELS_HELP, min=0, max=MAX_LEVELS)] = MAX_LEVELS,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Answer eight yes/no questions about how reliable a model is.
+    """Check how reliable a model is: eight questions, each answered with yes, partly, no or not tested.
 
-    Most questions need no labels. What the data cannot answer is "not tested".
+    Most questions need no labels. A question that the data cannot answer is "not tested", and the reason is printed.
     """
     check_split(split)
     _, model, splits, test = open_run(run, data, split, device)

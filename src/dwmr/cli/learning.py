@@ -12,7 +12,9 @@ import typer
 import dwmr
 from dwmr.cli import tables
 from dwmr.cli.common import (
+    DATA_HELP,
     MOST_SEEDS,
+    PRESET_HELP,
     AsJson,
     Device,
     RunData,
@@ -44,32 +46,41 @@ from dwmr.training.trainer import check_choices
     )
 )
 def train(
-    name: Annotated[str, typer.Argument(metavar="PRESET", help="world/model; `dwmr presets` lists them.")],
-    run: Annotated[Path, typer.Option("--out", help="Run folder to create.")],
-    data: Annotated[
-        Path | None, typer.Option(help="Data folder or .npz; by default the data of the preset's world.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue from the last checkpoint in --out.")] = False,
+    name: Annotated[str, typer.Argument(metavar="PRESET", help=PRESET_HELP)],
+    run: Annotated[Path, typer.Option("--out", help="Run folder to create. Without --resume, it must not exist yet.")],
+    data: Annotated[Path | None, typer.Option(help=DATA_HELP.format("preset"))] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue an interrupted run in --out, or start it if there is none.")
+    ] = False,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="name=value: change an option of the preset; can be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Change an option of the preset. Can be repeated; `dwmr presets` lists the options.",
+        ),
     ] = None,
     values: Annotated[
-        Path | None, typer.Option("--config", help="JSON file with option values, such as the result of dwmr tune.")
+        Path | None,
+        typer.Option(
+            "--config", help="JSON file with values of options, such as the result of dwmr tune. --set overrides them."
+        ),
     ] = None,
     seed: Seed = 0,
     seeds: Annotated[
-        str | None, typer.Option(help="Train several runs, such as 0-9 or 1,4,7; each in OUT/seed-N.")
+        str | None,
+        typer.Option(help="Train one run per seed, such as 0-9 or 1,4,7, each in OUT/seed-N. Not with --seed."),
     ] = None,
     fast: Annotated[
-        str, typer.Option(help="auto: accelerated operations where they fit; off: plain PyTorch.")
+        str, typer.Option(help="auto: use accelerated operations where supported; off: use plain PyTorch only.")
     ] = "auto",
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Train a world model.
 
-    The run folder can be loaded at any time, also while training continues. A run that was stopped continues with
-    --resume.
+    The run folder holds the configuration, the weights and a record of every epoch. It is saved after every epoch, so
+    it can be used while training continues, and an interrupted run continues with --resume.
     """
     config = preset(name).replace(**_values_in(values) | parse_settings(settings or []))
     check_choices(config, fast=fast)
@@ -110,19 +121,22 @@ def train(
 
 @app.command(epilog=example("dwmr distil runs/p --out runs/p2", "dwmr distil runs/p --out runs/p2 --rounds 3"))
 def distil(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of the teacher.")],
-    folder: Annotated[Path, typer.Option("--out", help="Run folder to create.")],
-    rounds: Annotated[int, typer.Option(help="Rounds; the student of one teaches the next.", min=1)] = 2,
-    epochs: Annotated[int, typer.Option(help="Epochs per round.", min=1)] = 4,
-    batch: Annotated[int, typer.Option(help="Transitions per minibatch.", min=2)] = 256,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of the model to retrain. It is not changed.")],
+    folder: Annotated[Path, typer.Option("--out", help="Run folder to create. It must not exist yet.")],
+    rounds: Annotated[
+        int, typer.Option(help="Number of rounds. The model of each round computes the targets of the next.", min=1)
+    ] = 2,
+    epochs: Annotated[int, typer.Option(help="Epochs in each round.", min=1)] = 4,
+    batch: Annotated[int, typer.Option(help="Transitions in each minibatch.", min=2)] = 256,
     data: RunData = None,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Self-distill: retrain a model on the consensus of its encoder and its predictor.
+    """Self-distill: retrain a model on target codes that combine the outputs of its encoder and its predictor.
 
-    Uses the training transitions, and no labels. A decoder is not retrained.
+    It helps most where encoder and predictor often disagree. It uses the training transitions and no labels. If the
+    model has a decoder, it is copied unchanged.
     """
     check_output(folder, inputs=[run, data])
     info, model = open_model(run, device)
@@ -145,7 +159,7 @@ def distil(
 
 @app.command(epilog=example("dwmr presets", "dwmr presets --json"))
 def presets(as_json: AsJson = False) -> None:
-    """List the presets and the options of --set."""
+    """List the presets, and the options that `dwmr train --set` can change."""
     if as_json:
         print_json({name: config.to_dict() for name, config in PRESETS.items()})
         return
