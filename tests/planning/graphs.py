@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from dwmr.planning.benchmark import TrueDynamics
-from dwmr.worlds.sliding_tiles import TileRules
-from dwmr.worlds.tasks import Task
+from dwmr.worlds.sliding_tiles import SlidingTiles
+from dwmr.worlds.tasks import StateNumbers, Task
 
 
 class Graph:
@@ -49,12 +51,17 @@ def distances(table: np.ndarray, start: int) -> dict[int, int]:
 
 def tile_dynamics(rows: int = 3, cols: int = 3) -> TrueDynamics:
     """The true rules of sliding tiles."""
-    return TrueDynamics(TileRules(rows, cols), 4)
+    return TrueDynamics(_tile_rules((rows, cols)), 4)
 
 
 def tile_codes(board: np.ndarray) -> Tensor:
     """The code (1, 1) of a board for `tile_dynamics`."""
-    return torch.tensor([[TileRules(*board.shape).number(board)]])
+    return torch.tensor([[_tile_rules(board.shape).number(board)]])
+
+
+@cache
+def _tile_rules(shape: tuple[int, int]) -> StateNumbers:
+    return StateNumbers(SlidingTiles(shape))
 
 
 def true_code(task: Task, state: object) -> Tensor:

@@ -10,6 +10,7 @@ from dwmr.seeding import rng
 from dwmr.worlds import sliding_tiles as tiles
 from dwmr.worlds.actions import DIRECTIONS, DOWN, LEFT, MOVES, RIGHT, UP
 from dwmr.worlds.digits import Digits
+from dwmr.worlds.tasks import StateNumbers
 
 MIDDLE = np.array([[1, 2, 3], [4, 0, 5], [6, 7, 8]])
 
@@ -65,17 +66,6 @@ def test_a_move_swaps_the_blank_with_its_neighbour_or_changes_nothing(seed, size
     assert np.array_equal(moved, beyond)
     assert after[tuple(blank)] == board[tuple(moved)]
     assert (after != board).sum() == 2
-
-
-@given(seeds, sizes, st.lists(actions, max_size=12))
-@settings(deadline=None)
-def test_step_batch_is_step_for_each_board(seed, size, chosen):
-    boards = np.array([tiles.random_board(rng(seed, i), *size) for i in range(len(chosen))])
-    boards = boards.reshape(-1, *size)
-    together = tiles.step_batch(boards, np.array(chosen, dtype=int))
-    assert together.shape == boards.shape
-    for board, action, after in zip(boards, chosen, together):
-        assert np.array_equal(tiles.step(board, action), after)
 
 
 @given(seeds, sizes, actions)
@@ -202,14 +192,8 @@ def test_the_puzzle_starts_unsolved_and_takes_numbers_or_pairs():
 def test_boards_still_differ_when_two_digits_look_the_same():
     """A move keeps the parity, so of two boards that differ by two tiles only one can be reached; with a second pair
     alike, boards are lost."""
-    frontier = tiles.goal_board(3, 3)[None]
-    known = {frontier[0].tobytes(): frontier[0]}
-    while len(frontier):
-        after = tiles.step_batch(frontier.repeat(len(MOVES), 0), np.tile(MOVES, len(frontier)))
-        found = {board.tobytes(): board for board in after if board.tobytes() not in known}
-        frontier = np.array(list(found.values()))
-        known |= found
-    boards = np.array(list(known.values()))
+    found, _ = StateNumbers(tiles.SlidingTiles(3)).explore(tiles.goal_board(3, 3))
+    boards = np.array(found)
     assert len(boards) == 181_440
     one_pair = np.where(boards == 4, 8, boards)
     two_pairs = np.where(one_pair == 3, 5, one_pair)

@@ -71,9 +71,8 @@ def test_its_tasks_and_the_rules_over_its_states():
     assert tasks[0].solved_by([1, 1, 1, 1])
     assert not tasks[0].solved_by([1, 1, 1, 0])
     rules = tasks[0].rules
-    numbers, possible = rules.successors(np.array([rules.number(0)]))
+    numbers = rules.successors(np.array([rules.number(0)]))
     assert numbers.tolist() == [[rules.number(0), rules.number(1)]]
-    assert possible is None
 
 
 def test_its_true_graph():

@@ -22,7 +22,7 @@ from dwmr.planning.problem import EXHAUSTED
 from dwmr.planning.search import PLANNERS, find_planner
 from dwmr.progress import bar
 from dwmr.seeding import rng
-from dwmr.worlds.tasks import Rules, Task
+from dwmr.worlds.tasks import StateNumbers, Task
 
 ENTRIES = (*PLANNERS, "simulator", "greedy_step", "random")
 """Planners, and the controls beside them: a search with the true rules, no search, and no plan."""
@@ -58,13 +58,12 @@ class TrueWorld(TaskWorld):
 class TrueDynamics:
     """The true rules as dynamics. A code is the number of a state."""
 
-    def __init__(self, rules: Rules, n_actions: int) -> None:
+    def __init__(self, rules: StateNumbers, n_actions: int) -> None:
         self.rules, self.n_actions = rules, n_actions
 
     def successors(self, words: Tensor) -> tuple[Tensor, Tensor | None]:
-        ends, possible = self.rules.successors(words[:, 0].cpu().numpy())
-        children = torch.from_numpy(ends).unsqueeze(-1).to(words.device)
-        return children, None if possible is None else torch.from_numpy(possible).to(words.device)
+        ends = self.rules.successors(words[:, 0].cpu().numpy())
+        return torch.from_numpy(ends).unsqueeze(-1).to(words.device), None
 
 
 def true_agent(task: Task) -> Agent:

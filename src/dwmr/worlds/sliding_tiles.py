@@ -16,17 +16,15 @@ from dwmr.errors import InputError
 from dwmr.seeding import below, rng, shuffled
 from dwmr.worlds.actions import MOVES, NAMES, target
 from dwmr.worlds.digits import Digits, load_digits
-from dwmr.worlds.tasks import Rules, StateNumbers, Task, distance
+from dwmr.worlds.tasks import Task, distance
 from dwmr.worlds.world import World
 
 TILE = 28
 GUTTER = 1
 MAX_CELLS = 100  # labels of more than two digits do not fit on a tile
-MAX_PACKED_CELLS = 16  # four bits a cell in 64
 
 _CHUNK = 1024  # frames drawn at once
 _FAIR_DRAW = 12  # divisible by 2, 3 and 4, the possible numbers of moves
-_TILE_BITS = 4
 
 
 @dataclass(frozen=True)
@@ -112,30 +110,6 @@ class SlidingTiles(World):
         generator = rng(seed, "planning", f"{self.name} digits", number)
         return Task(f"pair {number}", self, start, goal, distance(self, start, goal), generator)
 
-    def rules(self) -> Rules:
-        rows, cols = self._shape
-        return TileRules(rows, cols) if rows * cols <= MAX_PACKED_CELLS else StateNumbers(self)
-
-
-class TileRules:
-    """The rules for many boards at once. A board's number holds four bits a cell; only valid moves are possible."""
-
-    def __init__(self, rows: int = 3, cols: int = 3) -> None:
-        self._shape = rows, cols
-        self._shifts = _TILE_BITS * np.arange(rows * cols)
-
-    def number(self, state: np.ndarray) -> int:
-        return int(self._numbers(state[None])[0])
-
-    def successors(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        boards = (numbers[:, None] >> self._shifts & (2**_TILE_BITS - 1)).reshape(-1, *self._shape)
-        ends = [self._numbers(step_batch(boards, np.full(len(boards), move))) for move in MOVES]
-        after = np.stack(ends, axis=1)
-        return after, after != numbers[:, None]
-
-    def _numbers(self, boards: np.ndarray) -> np.ndarray:
-        return (boards.reshape(len(boards), -1).astype(np.int64) << self._shifts).sum(1)
-
 
 def goal_board(rows: int, cols: int) -> np.ndarray:
     """uint8 (rows, cols): the blank, then 1, 2, 3, …"""
@@ -154,18 +128,6 @@ def step(board: np.ndarray, action: int) -> np.ndarray:
     after.flat[blank] = board.flat[end]
     after.flat[end] = 0
     return after
-
-
-def step_batch(boards: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    """Boards (N, rows, cols) after one action each (N,)."""
-    n, rows, cols = boards.shape
-    after = boards.reshape(n, rows * cols).copy()
-    frames = np.arange(n)
-    blanks = np.argmin(after, axis=1)
-    ends = _blank_moves(rows, cols)[blanks, actions]
-    after[frames, blanks] = after[frames, ends]
-    after[frames, ends] = 0
-    return after.reshape(boards.shape)
 
 
 def solvable(board: np.ndarray, goal: np.ndarray) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,20 +15,11 @@ if TYPE_CHECKING:
     from dwmr.worlds.world import World
 
 
-class Rules(Protocol):
-    """The rules of a world over states numbered by integers.
-
-    A search over them finds what it would find with a perfect model.
-    """
-
-    def number(self, state: Any) -> int: ...
-
-    def successors(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Numbers (N,) to the next numbers (N, A), and which actions are possible, bool (N, A); None: all are."""
-
-
 class StateNumbers:
-    """The rules of any world, with states numbered in the order in which they are first reached."""
+    """The rules of any world, with states numbered in the order in which they are first reached.
+
+    A search over the numbers finds what it would find with a perfect model.
+    """
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -42,12 +33,13 @@ class StateNumbers:
             self.states.append(state)
         return number
 
-    def successors(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    def successors(self, numbers: np.ndarray) -> np.ndarray:
+        """Numbers (N,) to the next numbers (N, A)."""
         for number in numbers.tolist():
             if number not in self._ends:
                 state, actions = self.states[number], range(len(self.world.action_names))
                 self._ends[number] = [self.number(self.world.step(state, action)) for action in actions]
-        return np.array([self._ends[number] for number in numbers.tolist()], np.int64), None
+        return np.array([self._ends[number] for number in numbers.tolist()], np.int64)
 
     def explore(self, start: Any) -> tuple[list[Any], np.ndarray]:
         """All states that can be reached from the start, the start first, and where each action leads (S, A)."""
@@ -56,7 +48,7 @@ class StateNumbers:
         while done < len(self.states):
             done, first = len(self.states), done
             self.successors(np.arange(first, done))
-        return self.states, self.successors(np.arange(done))[0]
+        return self.states, self.successors(np.arange(done))
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +82,8 @@ class Task:
         return self.reached(state)
 
     @cached_property
-    def rules(self) -> Rules:
-        return self.world.rules()
+    def rules(self) -> StateNumbers:
+        return StateNumbers(self.world)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ import numpy as np
 from dwmr.errors import InputError
 from dwmr.seeding import below, rng
 from dwmr.worlds.noise import add_noise
-from dwmr.worlds.tasks import Rules, StateGraph, StateNumbers, Task
+from dwmr.worlds.tasks import StateGraph, StateNumbers, Task
 
 EPISODE_STEPS, EPISODES_PER_LEVEL = 20, 2
 
@@ -155,10 +155,6 @@ class World(ABC):
         """The planning tasks by kind, or the first ``trials`` of each kind."""
         numbers = [self.task_numbers.start + index for index in range(trials or len(self.task_numbers))]
         return {kind: [self.task(number, kind, seed) for number in numbers] for kind in self.task_kinds}
-
-    def rules(self) -> Rules:
-        """The rules over numbered states, for searches."""
-        return StateNumbers(self)
 
     @property
     def small_levels(self) -> bool:
