@@ -21,6 +21,12 @@ settings.register_profile("dwmr", deadline=None, derandomize=True, max_examples=
 settings.load_profile("dwmr")
 
 
+@pytest.fixture(autouse=True)
+def _minigrid(request: pytest.FixtureRequest) -> None:
+    if any(world in request.node.name.lower() for world in ("doorkey", "fourrooms")):
+        pytest.importorskip("minigrid")
+
+
 @pytest.fixture(scope="session")
 def ice() -> Transitions:
     """400 training transitions of IceSlider, 3×64×64."""

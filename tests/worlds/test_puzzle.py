@@ -1,18 +1,19 @@
-"""Worlds of one level hold out states."""
+"""Worlds that hold out states."""
 
 import numpy as np
 import pytest
 
 from dwmr.data.collect import make_rollouts, make_transitions
 from dwmr.seeding import rng
-from dwmr.worlds.puzzle import NEAR, Puzzle
+from dwmr.worlds.puzzle import NEAR, Puzzle, StateWorld
 from dwmr.worlds.registry import WORLDS
 from dwmr.worlds.tasks import StateNumbers, distance
 
 pytest.importorskip("sklearn")
 
-PUZZLES = {name: world.with_digits("sklearn") for name, world in WORLDS.items() if isinstance(world, Puzzle)}
-PUZZLES = {name: world for name, world in PUZZLES.items() if not world.noise}
+WORLDS_OF_STATES = {name: world for name, world in WORLDS.items() if isinstance(world, StateWorld) and not world.noise}
+PUZZLES = {name: world.with_digits("sklearn") for name, world in WORLDS_OF_STATES.items() if isinstance(world, Puzzle)}
+each_world = pytest.mark.parametrize("name", WORLDS_OF_STATES)
 each_puzzle = pytest.mark.parametrize("name", PUZZLES)
 
 
@@ -20,7 +21,7 @@ def states(labels):
     return {each.tobytes() for each in np.ascontiguousarray(labels)}
 
 
-@each_puzzle
+@each_world
 def test_no_state_of_another_split_is_in_the_training_data(name):
     train, val, test = (make_transitions(name, split, 400, digits="sklearn") for split in ("train", "val", "test"))
     seen = states(train.state) | states(train.next_state)
@@ -29,7 +30,7 @@ def test_no_state_of_another_split_is_in_the_training_data(name):
     assert not held_out[0] & (held_out[1] | held_out[2])
 
 
-@each_puzzle
+@each_world
 def test_training_data_have_episodes_and_test_data_single_transitions(name):
     train, test = (make_transitions(name, split, 400, digits="sklearn") for split in ("train", "test"))
     assert np.bincount(train.episode).tolist() == [20] * 20
@@ -37,9 +38,9 @@ def test_training_data_have_episodes_and_test_data_single_transitions(name):
     assert set(train.actions) == set(test.actions) == set(range(train.n_actions))
 
 
-@each_puzzle
+@each_world
 def test_a_tenth_of_the_states_are_test_states(name):
-    world, generator = PUZZLES[name], rng(0, "test")
+    world, generator = WORLDS_OF_STATES[name], rng(0, "test")
     splits = [world.split_of(world.random_state(generator)) for _ in range(2000)]
     assert 0.05 < splits.count("test") / 2000 < 0.15
     assert 0.75 < splits.count("train") / 2000 < 0.85

@@ -101,7 +101,8 @@ def test_a_pickled_copy_goes_on_alike(name):
     stored = pickle.dumps(env)
     assert len(stored) < 200_000
     copy = pickle.loads(stored)
-    for action in (0, 1, 2, 3, 0, 1):
+    for step in range(6):
+        action = step % int(env.action_space.n)
         one, other = env.step(action), copy.step(action)
         assert np.array_equal(one[0], other[0])
         assert np.array_equal(one[-1]["state"], other[-1]["state"])
@@ -124,7 +125,7 @@ def test_illegal_moves_and_the_no_op_change_nothing(name):
     world = env.unwrapped.world
     noop = len(world.action_names)
     blocked = 0
-    for seed in range(5):
+    for seed in range(20):
         state = world.reset(seed)
         _, info = env.reset(seed=seed)
         before = info["state"]
@@ -161,7 +162,7 @@ def test_unknown_actions_are_refused(name, action):
 def test_render_shows_the_last_observation(name):
     env = make(name, render_mode="rgb_array", noise=0.2)
     observation, _ = env.reset(seed=0)
-    for action in (0, 1, 2, 3):
+    for action in range(3):
         picture = env.render()
         assert picture.shape == (*observation.shape[:2], 3)
         assert (picture == observation).all()

@@ -1,4 +1,4 @@
-"""Worlds of a single level, whose splits hold out states."""
+"""Worlds whose splits hold out states."""
 
 from __future__ import annotations
 
@@ -22,32 +22,29 @@ _SPARE = 4
 
 
 @dataclass(frozen=True)
-class Puzzle(World):
-    """A world whose states can all be reached from each other.
+class StateWorld(World):
+    """A world whose splits hold out states.
 
     A hash of its labels puts each state into a split: 80% are training states, 10% validation and 10% test states.
     Training episodes stay within training states. In the other splits every transition is an episode of its own, from
-    a state of the split; what it leads to may be a training state. Roll-outs start in test states and go anywhere, and
-    tasks lead from test states to any state, or to one at most 8 moves away if there are many.
+    a state of the split; what it leads to may be a training state. Roll-outs start in test states and go anywhere.
     """
 
     levels = dict.fromkeys(("train", "val", "test"), range(1))
-    task_kinds = ("pairs",)
 
     @abstractmethod
     def random_state(self, generator: np.random.Generator) -> Any:
-        """Any state, all of them equally likely."""
-
-    def reset(self, seed: int) -> Any:
-        generator = rng(seed, self.name, "reset")
-        state = self.random_state(generator)
-        while self.solved(state):
-            state = self.random_state(generator)
-        return state
+        """Any state that data may start in."""
 
     def split_of(self, state: Any) -> str:
         """The split that the state belongs to."""
         return _SPLITS[zlib.crc32(self.labels(state).tobytes()) % len(_SPLITS)]
+
+    def random_state_of(self, split: str, generator: np.random.Generator) -> Any:
+        state = self.random_state(generator)
+        while self.split_of(state) != split:
+            state = self.random_state(generator)
+        return state
 
     def split_shape(self, split: str, count: int) -> tuple[int, int]:
         return super().split_shape(split, count) if split == "train" else (count, 1)
@@ -62,7 +59,7 @@ class Puzzle(World):
 
     def _episode(self, generator: np.random.Generator, split: str, steps: int) -> tuple[list[Any], list[int]]:
         while True:
-            states, actions = [self._start(generator, "test" if split == "rollout" else split)], list[int]()
+            states, actions = [self.random_state_of("test" if split == "rollout" else split, generator)], list[int]()
             for action in below(generator, len(self.action_names), _SPARE * steps).tolist():
                 after = self.step(states[-1], action)
                 if split != "train" or self.split_of(after) == "train":
@@ -71,9 +68,20 @@ class Puzzle(World):
                 if len(actions) == steps:
                     return states, actions
 
-    def _start(self, generator: np.random.Generator, split: str) -> Any:
+
+@dataclass(frozen=True)
+class Puzzle(StateWorld):
+    """A world of one level, whose states can all be reached from each other and are equally likely.
+
+    Tasks lead from test states to any state, or to one at most 8 moves away if there are many.
+    """
+
+    task_kinds = ("pairs",)
+
+    def reset(self, seed: int) -> Any:
+        generator = rng(seed, self.name, "reset")
         state = self.random_state(generator)
-        while self.split_of(state) != split:
+        while self.solved(state):
             state = self.random_state(generator)
         return state
 
@@ -84,7 +92,7 @@ class Puzzle(World):
 
     def task(self, number: int, kind: str = "", seed: int = 0) -> Task:
         generator = rng(seed, "planning", self.name, number)
-        start = goal = self._start(generator, "test")
+        start = goal = self.random_state_of("test", generator)
         if self.many_states:
             goal = self._near(generator, start)
         while self.key(goal) == self.key(start):

@@ -13,6 +13,7 @@ from dwmr.worlds.frozen_lake import FrozenLake
 from dwmr.worlds.hanoi import Hanoi
 from dwmr.worlds.ice_slider import IceSlider
 from dwmr.worlds.lights_out import LightsOut
+from dwmr.worlds.mini_grid import DoorKey, FourRooms
 from dwmr.worlds.sliding_tiles import SlidingTiles
 from dwmr.worlds.sokoban import Sokoban
 from dwmr.worlds.tasks import Task
@@ -79,3 +80,5 @@ register(Blocks(), "Blocks-v0", noisy=True)
 register(PocketCube(), "Cube2-v0", noisy=True, jitter=PocketCube(jitter=40), views=PocketCube(style="views"))
 register(RubiksCube(), "Cube3-v0", noisy=True, views=RubiksCube(style="views"))
 register(FifteenPuzzle(), "FifteenPuzzle-v0", noisy=True, digits=FifteenPuzzle(style="digits"))
+register(DoorKey(), "DoorKey-v0")
+register(FourRooms(), "FourRooms-v0")
