@@ -109,6 +109,13 @@ def test_images_are_standardised_by_channel():
     assert model.encode_logits(images)[:, 1].abs().max() < 1e-4
 
 
+def test_images_that_are_numbers_already_are_not_changed():
+    model = build_model(preset("generic/dwmr"), (1, 4, 4), 2, decoder=False)
+    images = torch.full((2, 1, 4, 4), 255.0)
+    assert (model.normalize(images) == 1).all()
+    assert (images == 255).all()
+
+
 def test_image_statistics_are_numpys():
     images = random_images(50, 3, 6, 5)
     mean, std = image_statistics(images)

@@ -16,7 +16,6 @@ from dwmr.models.encoders import ConvEncoder, GridEncoder, PatchEncoder, generic
 from dwmr.models.predictors import ConvPredictor, ResidualBlock
 from dwmr.ops.coskewness import coskewness, reference
 from dwmr.ops.native import build as native
-from dwmr.ops.normalize import normalize
 from dwmr.ops.sequential import chain_links, feature_blocks
 from dwmr.training.stacking import Stack
 from tests.ops.calls import calls
@@ -172,25 +171,6 @@ def test_a_number_that_is_none_stays_visible():
         with torch.no_grad(), ops.accelerated():
             next(network.parameters()).fill_(float("nan"))
             assert network(torch.randn(16, *shape)).isnan().all()
-
-
-@needs_compiler
-@pytest.mark.parametrize("shape", [(5, 3, 7, 9), (2, 5, 1, 8, 8)])
-@pytest.mark.parametrize("standardize", [False, True])
-def test_images_are_normalised_alike(shape, standardize):
-    images = torch.randint(256, shape, dtype=torch.uint8)
-    channels = shape[-3]
-    mean, std = torch.rand(channels), 0.1 + torch.rand(channels)
-    with calls() as used:
-        found = normalize(images, mean, std, standardize=standardize)
-    assert used
-    torch.testing.assert_close(found, normalize(images, mean, std, standardize=standardize), rtol=1e-5, atol=1e-6)
-
-
-def test_images_that_are_numbers_already_are_not_changed():
-    images = torch.full((2, 1, 4, 4), 255.0)
-    assert (normalize(images, torch.zeros(1), torch.ones(1), standardize=True) == 1).all()
-    assert (images == 255).all()
 
 
 @needs_compiler

@@ -19,7 +19,6 @@ from dwmr.models.decoders import DECODERS
 from dwmr.models.encoders import ENCODERS, ImageShape
 from dwmr.models.predictors import PREDICTORS
 from dwmr.models.run_folder import load_weights, read_info, read_tensors
-from dwmr.ops.normalize import normalize
 from dwmr.seeding import rng
 
 Array = np.ndarray | Tensor
@@ -85,7 +84,8 @@ class WorldModel(nn.Module):
 
     def normalize(self, images: Tensor) -> Tensor:
         """uint8 images (N, C, H, W) as floats in [0, 1], less the training mean, over its deviation."""
-        return normalize(images, self.mean, self.std, standardize=self.standardize)
+        scaled = images.to(self.mean.dtype, copy=True).div_(255)
+        return scaled.sub_(self.mean[:, None, None]).div_(self.std[:, None, None]) if self.standardize else scaled
 
     def one_hot(self, actions: Tensor) -> Tensor:
         return F.one_hot(actions.long(), self.n_actions).to(self.mean.dtype)

@@ -19,14 +19,17 @@ def batch_norm(x: Tensor, norm: nn.BatchNorm2d, *, relu: bool, bias: Tensor | No
     last = x.permute(0, 2, 3, 1)
     rows = last.flatten(0, 2)
     y, mean, var = _batch_norm([rows, norm.weight, norm.bias], [norm.eps, relu])
-    with torch.no_grad():
-        count, momentum = len(rows), cast(float, norm.momentum)
-        mean = mean if bias is None else mean + bias
-        var = var * (count / (count - 1))
-        for kept, fresh in ((norm.running_mean, mean), (norm.running_var, var)):
-            cast(Tensor, kept).mul_(1 - momentum).add_(fresh, alpha=momentum)
-        cast(Tensor, norm.num_batches_tracked).add_(1)
+    track(norm, mean if bias is None else mean + bias, var, len(rows))
     return y.view(last.shape).permute(0, 3, 1, 2)
+
+
+@torch.no_grad()
+def track(norm: nn.BatchNorm2d, mean: Tensor, var: Tensor, count: int) -> None:
+    """Move running statistics on, given a batch's mean and variance (C,) over ``count`` numbers of each channel."""
+    momentum = cast(float, norm.momentum)
+    for kept, fresh in ((norm.running_mean, mean), (norm.running_var, var * (count / (count - 1)))):
+        cast(Tensor, kept).mul_(1 - momentum).add_(fresh, alpha=momentum)
+    cast(Tensor, norm.num_batches_tracked).add_(1)
 
 
 def reference(x: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool) -> tuple[Tensor, Tensor, Tensor]:

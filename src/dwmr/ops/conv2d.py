@@ -12,16 +12,13 @@ from dwmr.ops.dispatch import Kernels, define
 MAX_CHANNELS = 64  # for which the 3×3 kernels fit a multiprocessor's memory
 
 
-def conv2d(x: Tensor, conv: nn.Conv2d) -> Tensor:
+def conv2d(x: Tensor, conv: nn.Conv2d | nn.ConvTranspose2d) -> Tensor:
     """x (N, C, H, W) through a convolution that `fits`, without its bias."""
+    if isinstance(conv, nn.ConvTranspose2d):
+        return _patch_transpose([x, conv.weight])[0]
     if conv.kernel_size == conv.stride:
         return _patch_conv([x, conv.weight])[0].permute(0, 3, 1, 2)
     return _conv3x3([x.permute(0, 2, 3, 1), conv.weight])[0].permute(0, 3, 1, 2)
-
-
-def conv_transpose2d(x: Tensor, conv: nn.ConvTranspose2d) -> Tensor:
-    """x (N, C, H, W) through a transposed convolution that `fits`, without its bias."""
-    return _patch_transpose([x, conv.weight])[0]
 
 
 def fits(layer: nn.Module, x: Tensor) -> bool:

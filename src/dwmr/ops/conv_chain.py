@@ -10,6 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from dwmr.ops.batch_norm import track
 from dwmr.ops.dispatch import define
 
 Shapes = Sequence[tuple[int, int, int]]
@@ -72,16 +73,13 @@ def conv_chain(images: Tensor, links: Sequence[Link]) -> Tensor:
     N must be a multiple of the kernels' lanes, see `fits`.
     """
     form = [number for link in links for number in link.form]
-    out, moments, _ = _chain([images, *(each for link in links for each in link.tensors)], form)
-    plane = images.shape[-2:]
-    start = 0
-    for link, each in zip(links, _forms(form), strict=True):
-        plane = torch.Size(each.out(side) for side in plane)
+    parameters = [each for link in links for each in link.tensors]
+    out, moments, _ = _chain([images, *parameters], form)
+    _, forms, shapes = _described(images, parameters, form)
+    parts = iter(_by_norm(moments, forms, shapes))
+    for link, (_, height, width) in zip(links, shapes, strict=True):
         if link.norm is not None:
-            width = link.conv.out_channels
-            mean, variance = moments[start : start + 2 * width].unflatten(0, (2, -1)).unbind(0)
-            _track(link.norm, mean.detach(), variance.detach(), len(images) * plane.numel())
-            start += 2 * width
+            track(link.norm, next(parts), next(parts), len(images) * height * width)
     return out
 
 
@@ -99,14 +97,6 @@ def fits(count: int) -> bool:
     from dwmr.ops.native import lanes
 
     return count % lanes() == 0
-
-
-def _track(norm: nn.BatchNorm2d, mean: Tensor, variance: Tensor, count: int) -> None:
-    momentum = cast(float, norm.momentum)
-    for kept, fresh in ((norm.running_mean, mean), (norm.running_var, variance * (count / (count - 1)))):
-        cast(Tensor, kept).mul_(1 - momentum).add_(fresh, alpha=momentum)
-    if norm.num_batches_tracked is not None:
-        norm.num_batches_tracked += 1
 
 
 def _forms(form: Sequence[float]) -> list[_Form]:

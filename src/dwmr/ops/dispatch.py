@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 INTERPRETED = False  # True: Triton kernels take CPU tensors too, for tests in Triton's interpreter
 
-OPERATIONS = ("normalize", "conv_features", "conv_decoder", "conv_chain", "conv2d", "batch_norm", "coskewness")
+OPERATIONS = ("conv_features", "conv_decoder", "conv_chain", "conv2d", "batch_norm", "coskewness")
 
 _LIBRARY = torch.library.Library("dwmr", "DEF")
 _in_use: ContextVar[bool] = ContextVar("dwmr_accelerated", default=False)

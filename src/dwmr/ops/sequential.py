@@ -136,11 +136,7 @@ def _step_on_gpu(x: Tensor, layers: list[nn.Module]) -> tuple[Tensor, list[nn.Mo
             y = conv2d.conv2d(x, link.conv)
             return torch.relu(x + batch_norm.batch_norm(y, link.norm, relu=False, bias=_detached(link.conv))), rest
     if _kernel_for(first, x):
-        y = (
-            conv2d.conv_transpose2d(x, first)
-            if isinstance(first, nn.ConvTranspose2d)
-            else conv2d.conv2d(x, cast(nn.Conv2d, first))
-        )
+        y = conv2d.conv2d(x, cast(nn.Conv2d, first))
         if rest and _norm_kernel_for(rest[0], x) and rest[0].training:
             norm, *rest = rest
             relu = bool(rest) and isinstance(rest[0], nn.ReLU)

@@ -104,23 +104,23 @@ def _as_image(rows: Tensor, image: Tensor, weight: Tensor) -> Tensor:
 
 def _gather(x: Tensor, weight: Tensor) -> Tensor:
     """The numbers (S, P, O) of an image's patches."""
-    side = weight.shape[-1]
-    rows = x.new_empty(len(x), x.shape[1] * x.shape[3] * x.shape[4] // side**2, weight.shape[1])
-    _multiply(x, weight, rows, scatter=False)
-    return rows
+    return _multiply(x, weight, None)
 
 
 def _scatter(rows: Tensor, weight: Tensor, image: Tensor) -> Tensor:
     """The image whose patches the numbers (S, P, O) give."""
-    _multiply(image, weight, rows, scatter=True)
+    _multiply(image, weight, rows)
     return image
 
 
-def _multiply(image: Tensor, weight: Tensor, rows: Tensor, scatter: bool) -> None:
+def _multiply(image: Tensor, weight: Tensor, rows: Tensor | None) -> Tensor:
+    """Fill an image from the numbers (S, P, O) of its patches or, without any, make these from the image."""
     sizes, patches = _sizes(image, weight)
-    check_size(image, rows, len(image))
+    numbers = image.new_empty(len(image), patches, weight.shape[1]) if rows is None else rows
+    check_size(image, numbers, len(image))
     grid = (triton.cdiv(patches, sizes["BLOCK"]), len(image))
-    _multiply_kernel[grid](image, weight, rows, patches, weight.stride(0), SCATTER=scatter, **sizes)
+    _multiply_kernel[grid](image, weight, numbers, patches, weight.stride(0), SCATTER=rows is not None, **sizes)
+    return numbers
 
 
 def _outer(x: Tensor, rows: Tensor, weight: Tensor) -> Tensor:

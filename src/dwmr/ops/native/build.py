@@ -49,7 +49,6 @@ def library() -> ctypes.CDLL | None:
         "features_saved": (size, [address, whole, whole]),
         "features": (None, [address, whole, address, whole, address, address, whole]),
         "features_back": (None, [address, whole, whole, address, address, whole]),
-        "normalize": (None, [address, whole, whole, size, address, address, address, whole]),
         "coskewness": (ctypes.c_double, [address, whole, whole, address, whole]),
     }
     for name, (result, arguments) in signatures.items():
