@@ -16,10 +16,10 @@ def step(state, name):
 
 
 def test_moves_by_hand():
-    assert step(START, "1-to-2") == ((1,), (2,), (3,))
-    assert step(START, "3-to-1") == ((1, 2, 3), (), ())
-    assert step(START, "2-to-1") == START  # the column is empty
-    assert step(step(START, "1-to-3"), "3-to-1") == START
+    assert step(START, "from-1-to-2") == ((1,), (2,), (3,))
+    assert step(START, "from-3-to-1") == ((1, 2, 3), (), ())
+    assert step(START, "from-2-to-1") == START  # the column is empty
+    assert step(step(START, "from-1-to-3"), "from-3-to-1") == START
 
 
 def test_labels_are_the_columns_from_the_side():

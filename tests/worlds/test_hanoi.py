@@ -9,7 +9,14 @@ A_B, A_C, B_A, B_C, C_A, C_B = range(6)
 
 
 def test_actions_have_the_names_of_their_pegs():
-    assert Hanoi().action_names == ("1-to-2", "1-to-3", "2-to-1", "2-to-3", "3-to-1", "3-to-2")
+    assert Hanoi().action_names == (
+        "from-1-to-2",
+        "from-1-to-3",
+        "from-2-to-1",
+        "from-2-to-3",
+        "from-3-to-1",
+        "from-3-to-2",
+    )
 
 
 def test_moves_by_hand():

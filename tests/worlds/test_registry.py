@@ -13,6 +13,7 @@ pytest.importorskip("sklearn")
 from gymnasium.utils.env_checker import check_env  # noqa: E402
 
 import dwmr.envs  # noqa: E402, F401
+from dwmr.cli.exporting import PDDL_NAME  # noqa: E402
 from dwmr.seeding import rng  # noqa: E402
 from dwmr.worlds.registry import ENVIRONMENTS, WORLDS  # noqa: E402
 
@@ -45,6 +46,8 @@ def test_a_world_keeps_its_promises(name):
     world = WORLDS[name].with_digits("sklearn")
     assert set(world.sizes) == set(world.levels) == {"train", "val", "test"}
     assert type(world) in ENVIRONMENTS.values()
+    assert all(PDDL_NAME.fullmatch(action) for action in world.action_names)
+    assert len(set(world.action_names)) == len(world.action_names)
     state, generator = world.reset(0), rng(0, "test")
     for action in range(len(world.action_names)):
         after = world.step(state, action)

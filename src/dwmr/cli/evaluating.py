@@ -32,6 +32,7 @@ from dwmr.evaluation.evaluate import evaluate_many
 from dwmr.files import check_output
 from dwmr.models.run_folder import read_metrics
 from dwmr.models.world_model import WorldModel
+from dwmr.planning.prepared import DIGITS
 from dwmr.worlds.registry import WORLDS
 
 MAX_LEVELS = 250
@@ -148,7 +149,8 @@ def _certificate(
     world = WORLDS.get(test.about.get("benchmark", ""))
     graphs = None
     if world is not None and levels:
-        drawn = world.with_digits(test.about.get("digits", "mnist"))
+        digits = test.about.get("digits")
+        drawn = world.with_digits(digits if digits in DIGITS else "mnist")
         graphs = drawn.true_graphs(world.levels["test"][:levels], seed)
     return dwmr.certify(
         model.encode, model.predict, test, rollouts=splits.rollout, graphs=graphs, horizon=horizon, seed=seed

@@ -62,7 +62,7 @@ class Blocks(Puzzle):
 
     @property
     def action_names(self) -> tuple[str, ...]:
-        return tuple(f"{one + 1}-to-{other + 1}" for one, other in self._moves)
+        return tuple(f"from-{one + 1}-to-{other + 1}" for one, other in self._moves)
 
     @property
     def n_classes(self) -> int:

@@ -45,7 +45,7 @@ class Hanoi(Puzzle):
     discs: int = 6
 
     name = "hanoi"
-    action_names = tuple(f"{one + 1}-to-{other + 1}" for one, other in _MOVES)
+    action_names = tuple(f"from-{one + 1}-to-{other + 1}" for one, other in _MOVES)
     small_levels = True
     many_states = False
 
