@@ -32,7 +32,7 @@ def test_a_budget_that_ends_is_reported(cli, to_goal):
     status, out, _ = cli(*to_goal, "--seconds", 0)
     assert status == 0
     assert "out of budget, 0 actions" in out
-    assert "the budget of seconds ended: this is the best way known" in out
+    assert "the limit of seconds was reached: the actions lead near the goal" in out
 
 
 def test_a_task_is_tried_in_its_world(cli, planning_run, planning_data, tmp_path):
@@ -138,10 +138,11 @@ def test_wrong_input_is_one_line(cli, planning_run, planning_data, images, words
 def test_the_helps_agree_on_data_and_tasks(cli, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
     for command in ("plan", "plan-level", "plan-tasks", "train-heuristic"):
-        assert "Data from which the run is prepared the first time; by default the data of its" in shown(cli, command)
+        assert "Default: the standard data of the run's world" in shown(cli, command)
     for command in ("plan-level", "export"):
         assert "Index of the task in the world's list of tasks, starting at 0." in shown(cli, command)
-    assert "for a run of your own data, name that data with --data" in shown(cli, "train-heuristic")
+    for command in ("plan", "plan-level", "plan-tasks"):  # training a heuristic always needs the data
+        assert "Only used by the first call, which prepares the run for planning." in shown(cli, command)
 
 
 def shown(cli, command):

@@ -12,7 +12,9 @@ import typer
 import dwmr
 from dwmr.cli import tables
 from dwmr.cli.common import (
+    DATA_HELP,
     MOST_SEEDS,
+    PRESET_HELP,
     AsJson,
     Device,
     Overwrite,
@@ -30,6 +32,8 @@ from dwmr.files import atomic_write_json, check_output
 from dwmr.models.world_model import resolve_device
 from dwmr.presets import preset
 
+ONLY_HELP = "Limit to a row such as dwmr, a column such as 8puzzle, or a cell such as dwmr,8puzzle. Can be repeated."
+
 
 @app.command(
     epilog=example(
@@ -39,16 +43,20 @@ from dwmr.presets import preset
     )
 )
 def tune(
-    name: Annotated[str, typer.Argument(metavar="PRESET", help="world/model; `dwmr presets` lists them.")],
+    name: Annotated[str, typer.Argument(metavar="PRESET", help=PRESET_HELP)],
     storage: Annotated[
         str,
-        typer.Option(metavar="FILE_OR_URL", help="Journal file or Optuna database; an existing study is continued."),
+        typer.Option(
+            metavar="FILE_OR_URL",
+            help="Where to store the study: a file such as study.journal, or the URL of an Optuna database. "
+            "An existing study is continued.",
+        ),
     ],
     trials: Annotated[int, typer.Option(help="Number of configurations to try.", min=1)] = 64,
-    data: Annotated[Path | None, typer.Option(help="Data folder; by default the data of the preset's world.")] = None,
+    data: Annotated[Path | None, typer.Option(help=DATA_HELP.format("preset"))] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="name=value: fix an option, so that it is not searched; can be repeated."),
+        typer.Option("--set", metavar="NAME=VALUE", help="Fix an option, so that it is not searched. Can be repeated."),
     ] = None,
     overwrite: Overwrite = False,
     seed: Seed = 0,
@@ -57,9 +65,13 @@ def tune(
 ) -> None:
     """Search the hyperparameters of a preset.
 
-    Random trials come first, then trials chosen by their scores. The best are trained longer, and the winners are
-    confirmed with new seeds. A study that was interrupted continues with the same command. The result is written beside
-    the journal as JSON, which `dwmr train PRESET --config FILE.json` takes.
+    The first trials are random, later ones are chosen by the scores so far. The best are trained longer, and the
+    winners are confirmed with new seeds. The score is the F1 of imagination on validation data. Without labels, it is
+    the amount of information that predicted and encoded codes share. An interrupted study continues with the same
+    command.
+
+    The best configuration is written beside the journal: study.journal gives study.json. For a database, the file is
+    in the working directory. Train with it: dwmr train PRESET --config study.json.
     """
     from dwmr import tuning
 
@@ -90,26 +102,37 @@ def tune(
     )
 )
 def reproduce(
-    name: Annotated[str, typer.Argument(metavar="TABLE", help="table1, table2, table3 or strong.")],
-    only: Annotated[list[str] | None, typer.Option(help="ROW,COLUMN, a row or a column; can be repeated.")] = None,
-    runs: Annotated[int, typer.Option(help="Runs per cell.", min=1, max=MOST_SEEDS)] = 10,
-    plan: Annotated[bool, typer.Option("--plan", help="Show what would run and how long it takes.")] = False,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE",
+            help="table1: six models; table2: training schemes; table3: parts left out; strong: our strong presets.",
+        ),
+    ],
+    only: Annotated[list[str] | None, typer.Option(metavar="ROW|COLUMN|ROW,COLUMN", help=ONLY_HELP)] = None,
+    runs: Annotated[
+        int, typer.Option(help="Number of runs per cell of the table, each with another seed.", min=1, max=MOST_SEEDS)
+    ] = 10,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Dry run: show which runs are missing, and how long they would take.")
+    ] = False,
     results: Annotated[
-        Path | None, typer.Option("--out", help="Folder of runs and tables; by default experiments/results.")
+        Path | None, typer.Option("--out", help="Folder of stored runs and tables. Default: experiments/results.")
     ] = None,
     budget: Annotated[
-        float | None, typer.Option(help="Stop cleanly after this many seconds; rerun to continue.", min=1)
+        float | None, typer.Option(help="Stop cleanly after this many seconds. Default: no limit.", min=1)
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Repeat runs that were made with other option values or older code.")
+        bool, typer.Option("--again", help="Repeat stored runs that were made with other option values or older code.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Seed of the first run.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the first run; the others count up from it.", min=0)] = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Reproduce a table of the paper, or `strong`, the table of the strong presets. Needs a clone of the repository.
+    """Reproduce a table of the paper, or the table of our strong presets. Needs a clone of the repository.
 
-    Stored runs are not repeated, so a stopped command continues when it is run again.
+    Stored runs are not repeated, so an interrupted command continues when it is run again. The repository comes with
+    the runs of the published tables; use --out NEW_FOLDER to train all of them yourself.
     """
     command = _from_clone("experiments.reproduce.command")
     options = command.Options(device, budget, again)

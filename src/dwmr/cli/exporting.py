@@ -50,20 +50,27 @@ PDDL_NAME = re.compile("[a-z][a-z0-9-]*")
 )
 def export(
     run: RunFolder,
-    to: Annotated[str, typer.Option("--to", help="onnx or pddl.")],
-    out: Annotated[Path, typer.Option(help="The folder to write.")],
+    to: Annotated[str, typer.Option("--to", help="onnx: encoder and predictor as networks; pddl: rules.")],
+    out: Annotated[Path, typer.Option(help="Folder to create.")],
     data: RunData = None,
-    index: Annotated[int | None, typer.Option("--task", help=f"pddl: the problem. {TASK_HELP}", min=0)] = None,
-    start: Annotated[Path | None, typer.Option(help="pddl: image of the problem's start.")] = None,
-    goal: Annotated[Path | None, typer.Option(help="pddl: image of its goal.")] = None,
+    index: Annotated[
+        int | None, typer.Option("--task", help=f"For pddl: the task to write as the problem. {TASK_HELP}", min=0)
+    ] = None,
+    start: Annotated[
+        Path | None, typer.Option(help="For pddl: image of the problem's start, as PNG or .npy. Needs --goal.")
+    ] = None,
+    goal: Annotated[
+        Path | None, typer.Option(help="For pddl: image of the problem's goal, as PNG or .npy. Needs --start.")
+    ] = None,
     overwrite: Overwrite = False,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Export a model as ONNX networks, or as rules: PDDL for planners, and a list to read.
+    """Export a model as ONNX networks, or as rules: a PDDL domain for classical planners, and a readable list.
 
-    Each rule says which bits an action changes, and when. --task, or --start and --goal, add a problem for planners.
+    Each rule says which bits an action changes, and under which condition. The rules are learned from training data and
+    compared with the predictor on held-out data. With --task, or with --start and --goal, a PDDL problem is added.
     """
     if to not in FILES:
         raise unknown("target", to, FILES)

@@ -12,10 +12,12 @@ import typer
 
 from dwmr.cli import tables
 from dwmr.cli.common import (
+    DATA_HELP,
     TASK_HELP,
     AsJson,
     Device,
     Overwrite,
+    RunData,
     RunFolder,
     Seed,
     app,
@@ -46,11 +48,19 @@ from dwmr.worlds.registry import WORLDS, action_names, tasks_of
 
 STARTS = 20_000  # training frames that imagined walks begin from
 
-DATA_HELP = "Data from which the run is prepared the first time; by default the data of its world."
-Data = Annotated[Path | None, typer.Option(help=DATA_HELP)]
-OnePlanner = Annotated[str, typer.Option(help=f"{', '.join(PLANNERS)}.")]
-Seconds = Annotated[float, typer.Option(help="Seconds a search may take.", min=0)]
-StripPath = Annotated[Path | None, typer.Option("--strip", help="Draw the plan, as a PNG.")]
+PREPARING = "Only used by the first call, which prepares the run for planning. "
+Data = Annotated[Path | None, typer.Option(help=PREPARING + DATA_HELP.format("run"))]
+PLANNER_HELP = (
+    "breadth_first: finds a shortest plan; astar: visits fewer states by estimating the actions that are left, for "
+    "large worlds (see dwmr train-heuristic); batch_astar: visits 10,000 states at a time, for large worlds on a GPU."
+)
+OnePlanner = Annotated[str, typer.Option(help=PLANNER_HELP)]
+ENTRIES_HELP = (
+    f"Planner or baseline to evaluate; can be repeated. Planners: {', '.join(PLANNERS)}. Baselines: simulator searches "
+    "the true world, greedy_step takes the action that brings it nearest to the goal, random takes any. Default: all."
+)
+Seconds = Annotated[float, typer.Option(help="Time limit of one search, in seconds.", min=0)]
+StripPath = Annotated[Path | None, typer.Option("--strip", help="Draw the plan as a strip of images in this PNG file.")]
 
 
 @app.command(
@@ -62,8 +72,8 @@ StripPath = Annotated[Path | None, typer.Option("--strip", help="Draw the plan, 
 )
 def plan(
     run: RunFolder,
-    start: Annotated[Path, typer.Option(help="Image of the start: PNG or .npy.")],
-    goal: Annotated[Path, typer.Option(help="Image of the goal.")],
+    start: Annotated[Path, typer.Option(help="Image of the start, as PNG or .npy.")],
+    goal: Annotated[Path, typer.Option(help="Image of the goal, as PNG or .npy.")],
     planner: OnePlanner = "breadth_first",
     seconds: Seconds = Limits.seconds,
     strip: StripPath = None,
@@ -73,13 +83,13 @@ def plan(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Find actions that lead from one image to another, or prove that the model knows none.
+    """Find a sequence of actions from one image to another, or show that none exists in the model.
 
-    A search ends in one of three ways. Solved: the actions lead to the goal in the model. Exhausted: no actions do.
-    Out of budget: time was up, and the actions lead to the state that looks nearest to the goal.
+    The outcome is "solved", "exhausted" (every state that the model can reach was searched, and no plan exists), or
+    "out of budget" (the time limit was reached; the actions lead to the state that seems nearest to the goal).
 
-    The first call prepares the run: it learns which actions are possible, which codes count as equal, and how to draw
-    codes, and stores this in RUN/planning. Later calls need neither the data nor any training.
+    The first call prepares the run: it learns which actions are possible, how many bits two codes of the same state may
+    differ in, and how to draw codes, and stores this in RUN/planning. Later calls need neither data nor training.
     """
     search = find_planner(planner)
     _check_strip(strip, overwrite, [run, data, start, goal])
@@ -115,10 +125,11 @@ def plan_level(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Solve one task by acting in its world.
+    """Solve one task of the run's built-in world by acting in it.
 
-    The agent follows its plan, and plans again when the world does not do what was predicted. It stops when it believes
-    that it has reached the goal; the true state decides whether it has.
+    The agent follows its plan, and plans again when the outcome differs from the prediction. It stops when it believes
+    that it has reached the goal, after 100 actions, or after searching for three times --seconds. The task is solved if
+    the true state is the goal.
     """
     find_planner(planner)
     _check_strip(strip, overwrite, [run, data])
@@ -146,19 +157,25 @@ def plan_level(
 )
 def plan_tasks(
     run: RunFolder,
-    planner: Annotated[list[str] | None, typer.Option(help=f"One or more of {', '.join(ENTRIES)}.")] = None,
+    planner: Annotated[list[str] | None, typer.Option(help=ENTRIES_HELP)] = None,
     seconds: Seconds = Limits.seconds,
-    trials: Annotated[int | None, typer.Option(help="Tasks of each kind; all by default.", min=1)] = None,
-    results: Annotated[Path | None, typer.Option("--out", help="Results file to add to.")] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(help="Number of tasks per kind; IceSlider has two kinds, the others one. Default: all.", min=1),
+    ] = None,
+    results: Annotated[
+        Path | None, typer.Option("--out", help="JSON file to add the results to. It is created if missing.")
+    ] = None,
     overwrite: Overwrite = False,
     data: Data = None,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Measure how well a run plans: solve all tasks of its world by acting in them.
+    """Measure planning: solve all tasks of the run's built-in world by acting in it.
 
-    All planners and controls solve the same tasks. With --out, the entry of each is added to a file as it is finished.
+    Every planner and baseline gets the same tasks, under the rules of dwmr plan-level. With --out, the results of each
+    are stored as soon as it is finished. Results that the file already has are only replaced with --overwrite.
     """
     names = planner or list(ENTRIES)
     for name in names:
@@ -210,18 +227,18 @@ def plan_tasks(
 )
 def train_heuristic(
     run: RunFolder,
-    updates: Annotated[int, typer.Option(help="Number of minibatches.", min=1)] = HeuristicTraining.updates,
-    batch: Annotated[int, typer.Option(help="Pairs of a start and a goal in each.", min=1)] = HeuristicTraining.batch,
+    updates: Annotated[int, typer.Option(help="Number of minibatches to train on.", min=1)] = HeuristicTraining.updates,
+    batch: Annotated[int, typer.Option(help="Start-goal pairs in each minibatch.", min=1)] = HeuristicTraining.batch,
     overwrite: Overwrite = False,
-    data: Data = None,
+    data: RunData = None,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Train a heuristic on imagined random walks.
+    """Train a heuristic, a network that estimates how many actions lead from one code to another.
 
-    It is stored in RUN/planning, and all planning commands use it from then on. The walks begin in training images:
-    for a run of your own data, name that data with --data, also if the run is prepared.
+    It learns from random walks that the model imagines from training images. It is stored in RUN/planning, and astar,
+    batch_astar and greedy_step use it from then on; breadth_first needs no heuristic.
     """
     check_output(run / prepared.HEURISTIC, overwrite=overwrite, written=True)
     info, model = open_model(run, device)
@@ -284,7 +301,7 @@ def _report(
     say(shown.title)
     say("actions: " + (" ".join(shown.actions) or "none"))
     if figures["reason"]:
-        say(f"the budget of {figures['reason']} ended: this is the best way known, not a plan to the goal")
+        say(f"the limit of {figures['reason']} was reached: the actions lead near the goal, not to it")
     say(f"{figures['generated']:,} states generated in {figures['seconds']:.2f} s")
     if strip is not None:
         say(f"strip: {strip}; imagined codes drawn by {figures['drawn_by']}")
