@@ -23,6 +23,7 @@ from dwmr.worlds.registry import WORLDS
 PUZZLES = ("8puzzle", "8puzzle-noisy")
 GAMES = {"iceslider": IceSlider(min_solution=1), "iceslider-noisy": IceSlider(min_solution=1), "digitjump": DigitJump()}
 NOISY = ("8puzzle-noisy", "iceslider-noisy")
+FRESH = ("8puzzle", "-digits", "-jitter", "-noisy")
 COUNTS = {"train": 400, "val": 80, "test": 80}
 FIRST_LEVEL = {"train": 0, "val": 1000, "test": 1250, "rollout": 1250}
 BENCHMARKS = (*PUZZLES, *GAMES)
@@ -95,6 +96,13 @@ def test_every_world_has_splits(name, split):
     assert world.n_classes == data.n_classes > data.state.max()
     inside = data.episode[1:] == data.episode[:-1]
     assert np.array_equal(data.state[1:][inside], data.next_state[:-1][inside])
+
+
+@pytest.mark.parametrize("name", [name for name in WORLDS if not name.endswith(FRESH)])
+def test_a_frame_shows_the_whole_state_where_rendering_is_not_fresh(name):
+    data = small(name)
+    frames = [(state.tobytes(), frame.tobytes()) for state, frame in zip(data.state, data.obs, strict=True)]
+    assert len(set(frames)) == len(dict(frames)) == len({frame for _, frame in frames})
 
 
 @each_puzzle

@@ -78,6 +78,23 @@ def test_gymnasium_s_checker_passes(name, options):
     check_env(make(name, **options).unwrapped)
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("Blocks", {"blocks": 6, "columns": 3}),
+        ("Cube2", {"style": "views", "jitter": 20}),
+        ("FifteenPuzzle", {"style": "digits", "digits": "sklearn"}),
+        ("Hanoi", {"discs": 4}),
+        ("LightsOut", {"size": 5, "style": "digits", "twisted": True, "digits": "sklearn"}),
+        ("Sokoban", {"boxes": 3}),
+    ],
+)
+def test_environments_take_the_options_of_their_world(name, options):
+    env = make(f"dwmr/{name}-v0", **options).unwrapped
+    check_env(env)
+    assert {option: getattr(env.world, option) for option in options} == options
+
+
 @pytest.mark.parametrize("name", IDS)
 def test_the_seed_decides_everything(name):
     assert same(episode(make(name, noise=0.1), 5), episode(make(name, noise=0.1), 5))
