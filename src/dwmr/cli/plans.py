@@ -243,7 +243,9 @@ def train_heuristic(
     check_output(run / prepared.HEURISTIC, overwrite=overwrite, written=True)
     info, model = open_model(run, device)
     splits = _data(run, info, model, data)
-    agent = prepared.load_agent(run, model) or prepared.prepare_run(run, model, splits, seed=seed)
+    agent = prepared.load_agent(run, model)
+    if agent is None:
+        agent = prepared.prepare_run(run, model, splits, decoder=info.config.decoder, seed=seed)
     starts = agent.encode(splits.train.obs[:STARTS])
     network, about = train(agent, starts, HeuristicTraining(updates=updates, batch=batch), seed=seed)
     path = prepared.save_part(run, prepared.HEURISTIC, network.state_dict(), about)
@@ -257,7 +259,8 @@ def _agent(run: Path, info: RunInfo, model: WorldModel, data: Path | None, seed:
     """The agent stored in the run folder, with its heuristic. The first time it is learned from data."""
     agent = prepared.load_agent(run, model)
     if agent is None:
-        agent = prepared.prepare_run(run, model, _data(run, info, model, data), seed=seed)
+        splits = _data(run, info, model, data)
+        agent = prepared.prepare_run(run, model, splits, decoder=info.config.decoder, seed=seed)
     return replace(agent, network=prepared.load_heuristic(run, model))
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from dwmr.data.transitions import Transitions
 from dwmr.files import atomic_write_bytes
-from dwmr.models.decoders import generic_decoder
+from dwmr.models.decoders import DECODERS, generic_decoder
 from dwmr.models.world_model import WorldModel, image_statistics
 from dwmr.planning.packing import unpack
 from dwmr.plotting.pictures import figure_png, image_axes, to_picture
@@ -24,6 +24,11 @@ from dwmr.seeding import below, rng
 
 MAX_UPDATES, MAX_EPOCHS, BATCH, FRAMES = 600, 10, 64, 10_000
 COLUMNS = 12  # frames side by side
+
+
+def decoder_network(model: WorldModel, name: str) -> nn.Module:
+    """An untrained decoder by name; names of a user's own networks stand for the generic one."""
+    return DECODERS.get(name, generic_decoder)(model.image_shape, model.bits)
 
 
 def with_decoder(model: WorldModel, decoder: nn.Module, mean: Tensor, std: Tensor) -> WorldModel:
@@ -35,8 +40,8 @@ def with_decoder(model: WorldModel, decoder: nn.Module, mean: Tensor, std: Tenso
     return drawn.to(model.device)
 
 
-def fit_decoder(model: WorldModel, train: Transitions, seed: int = 0) -> dict[str, Tensor]:
-    """Fit a decoder to the codes of the training frames: its weights, and the ``mean`` and ``std`` of its images.
+def fit_decoder(model: WorldModel, name: str, train: Transitions, seed: int = 0) -> dict[str, Tensor]:
+    """Fit a decoder, by name, to the codes of the training frames: its weights, and ``mean`` and ``std`` of its images.
 
     The loss is the squared error of the standardised frames.
     """
@@ -44,7 +49,7 @@ def fit_decoder(model: WorldModel, train: Transitions, seed: int = 0) -> dict[st
     codes = model.encode(train.obs)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng(seed, "painter weights").integers(2**63)))
-        decoder = generic_decoder(model.image_shape, model.bits)
+        decoder = decoder_network(model, name)
     drawn = with_decoder(model, decoder, *image_statistics(np.asarray(train.obs[:2000])))
     updates = min(MAX_UPDATES, MAX_EPOCHS * len(train) // BATCH + 1)
     optimizer = torch.optim.Adam(decoder.parameters(), lr=3e-3)

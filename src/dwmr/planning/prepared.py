@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from dwmr.data.transitions import Splits
 from dwmr.errors import InputError
 from dwmr.files import atomic_write_bytes
-from dwmr.models.decoders import generic_decoder
 from dwmr.models.run_folder import checkpoint_digest
 from dwmr.models.world_model import WorldModel
 from dwmr.planning.agent import Agent, prepare_agent
@@ -28,7 +27,7 @@ from dwmr.planning.applicability import Applicability, likelihood_network
 from dwmr.planning.dynamics import model_dynamics
 from dwmr.planning.heuristics import HeuristicNetwork
 from dwmr.planning.packing import pack
-from dwmr.planning.painting import fit_decoder, with_decoder
+from dwmr.planning.painting import decoder_network, fit_decoder, with_decoder
 
 AGENT, PAINTER, HEURISTIC = (f"planning/{part}.safetensors" for part in ("agent", "painter", "heuristic"))
 OLD_HEURISTIC = "heuristic.safetensors"  # of version 0.1, which did not name the checkpoint
@@ -39,8 +38,13 @@ DIGITS = ("mnist", "sklearn")  # handwriting that any machine can have
 log = logging.getLogger("dwmr")
 
 
-def prepare_run(run: str | Path, model: WorldModel, splits: Splits, *, seed: int = 0) -> Agent:
-    """Learn from data what planning needs, and store it in the run folder."""
+def prepare_run(
+    run: str | Path, model: WorldModel, splits: Splits, *, decoder: str = "generic", seed: int = 0
+) -> Agent:
+    """Learn from data what planning needs, and store it in the run folder.
+
+    ``decoder`` names the network that draws imagined codes, for models without a decoder.
+    """
     log.info("preparing %s for planning; this is done once", run)
     train = splits.train
     agent = prepare_agent(model.encode, model.predict, train, splits.val, seed=seed)
@@ -49,7 +53,7 @@ def prepare_run(run: str | Path, model: WorldModel, splits: Splits, *, seed: int
     if train.action_names is not None:
         agent.about["action_names"] = list(train.action_names)
     if model.decoder is None:
-        save_part(run, PAINTER, fit_decoder(model, train, seed), {"seed": seed})
+        save_part(run, PAINTER, fit_decoder(model, decoder, train, seed), {"decoder": decoder, "seed": seed})
     if agent.possible is not None:  # written last: a run folder with this file is wholly prepared
         learned = {"threshold": agent.possible.threshold, "radius": agent.radius, "flips": agent.flips}
         save_part(run, AGENT, agent.possible.network.state_dict(), {**learned, "about": agent.about, "seed": seed})
@@ -83,8 +87,8 @@ def load_painter(run: str | Path, model: WorldModel) -> WorldModel:
     part = load_part(run, PAINTER, PREPARE_AGAIN)
     if part is None:
         raise InputError(f"{Path(run) / PAINTER} is missing; {PREPARE_AGAIN}")
-    tensors, _ = part
-    mean, std, decoder = tensors.pop("mean"), tensors.pop("std"), generic_decoder(model.image_shape, model.bits)
+    tensors, info = part
+    mean, std, decoder = tensors.pop("mean"), tensors.pop("std"), decoder_network(model, info["decoder"])
     _load(decoder, tensors, model)
     return with_decoder(model, decoder, mean, std)
 
