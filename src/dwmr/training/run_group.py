@@ -9,7 +9,6 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,10 +119,8 @@ def train_group(job: Job, members: list[Member]) -> None:
     updates = len(job.train) // config.batch_size
     who = f"seed {members[0].seed}" if len(members) == 1 else f"{len(members)} seeds"
     runners: list[EpochRunner] = []
-    with ExitStack() as stack:
-        bar = progress_bars.bar(f"{config.name} {who}", config.epochs * updates, done=done * updates, show=job.progress)
-        shown = stack.enter_context(bar)
-        ahead = stack.enter_context(ThreadPoolExecutor(1))
+    bar = progress_bars.bar(f"{config.name} {who}", config.epochs * updates, done=done * updates, show=job.progress)
+    with bar as shown, ThreadPoolExecutor(1) as ahead:
         drawn = ahead.submit(_plans, members, job, done)
         for epoch in range(done, config.epochs):
             if job.proceed is not None and not job.proceed(len(members)):
@@ -166,17 +163,11 @@ def train_group(job: Job, members: list[Member]) -> None:
 
 def _plans(members: Sequence[Member], job: Job, epoch: int) -> list[EpochPlan]:
     """What is random in an epoch of each run."""
+    count, noise = len(job.train), job.objective.noise
+    configs = [member.config for member in members]
     return [
-        plan_epoch(
-            member.seed,
-            epoch,
-            len(job.train),
-            member.config.batch_size,
-            member.config.bits,
-            noise=job.objective.noise,
-            triplets=member.config.triplets,
-        )
-        for member in members
+        plan_epoch(member.seed, epoch, count, each.batch_size, each.bits, noise=noise, triplets=each.triplets)
+        for member, each in zip(members, configs, strict=True)
     ]
 
 
