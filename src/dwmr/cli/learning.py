@@ -164,10 +164,12 @@ def presets(as_json: AsJson = False) -> None:
         print_json({name: config.to_dict() for name, config in PRESETS.items()})
         return
     out.print(tables.presets(PRESETS, TUNED))
-    say("tuned: number of trials of the search that found the values; –: not tuned")
+    say("tuned: number of trials of the search that found the values; –: chosen by hand")
     names = [name for name in option_names() if name not in ("benchmark", "model") and not name.endswith(FACTOR_SUFFIX)]
-    say(f"Options of --set: {', '.join(names)}")
-    say(f"Every number from lr on can change per epoch, for example --set lr{FACTOR_SUFFIX}=0.97")
+    say(f"Options of dwmr train --set: {', '.join(names)}")
+    say(
+        f"Options from lr on can change over time: --set lr{FACTOR_SUFFIX}=0.97 multiplies lr by 0.97 after every epoch"
+    )
 
 
 def _values_in(path: Path | None) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def certify(
     horizon: int = 1000,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Answer eight yes/no questions about how reliable a model is. Labels are optional; with them more can be answered.
+    """Answer eight questions about how reliable a model is. Labels are optional; with them more can be answered.
 
     Args:
         encode: maps uint8 images (N, C, H, W) to bits (N, K)

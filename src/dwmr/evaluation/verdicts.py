@@ -1,4 +1,4 @@
-"""Eight yes/no questions about how reliable a model is. Each is answered from one figure and two thresholds.
+"""Eight questions about how reliable a model is, each answered from one figure and two thresholds.
 
 There is no score: a model can be good enough for one use and not for another. Planning needs whole codes that stay
 correct over many steps; reading the board does not.

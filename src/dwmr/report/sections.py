@@ -84,8 +84,8 @@ def board_scores(scores: Mapping[str, Any]) -> Section:
 
 def trust(certificate: Mapping[str, Any]) -> Section:
     how = (
-        "Eight yes/no questions about how reliable the model is, each answered from one figure. “Not tested” means "
-        "that the data cannot answer the question."
+        "Eight questions about how reliable the model is, each answered with yes, partly or no from one figure. “Not "
+        "tested” means that the data cannot answer the question."
     )
     rows = [
         [
