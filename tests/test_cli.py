@@ -73,7 +73,7 @@ def test_a_distilled_run_is_a_run_like_any_other(cli, data, trained, tmp_path):
     words = ["distil", trained, "--data", data, "--out", folder, "--rounds", "2", "--epochs", "1", "--batch", "64"]
     status, out, _ = cli(*words)
     assert status == 0
-    assert "round 2: both views agree in" in out
+    assert "round 2: encoder and predictor agree in" in out
     assert "a model of 192 bits" in out
     stored = json.loads((folder / "run.json").read_text())["distilled"]
     assert len(stored["lessons"]) == 2

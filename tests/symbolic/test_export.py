@@ -91,7 +91,7 @@ def test_the_command_exports_onnx(export, tmp_path):
     pytest.importorskip("onnxruntime")
     status, out, _ = export("--to", "onnx", "--out", tmp_path / "out")
     assert status == 0
-    assert "encoder.onnx and predictor.onnx, the same 192 bits on 400 images" in out
+    assert "encoder.onnx and predictor.onnx; they give the model's bits on 400 images" in out
 
 
 @pytest.mark.parametrize(

@@ -130,4 +130,4 @@ def _onnx(run: Path, out: Path, data: Path | None, overwrite: bool, as_json: boo
         checked = {"images": len(images), "bits": model.bits}
         print_json({"out": str(out), "files": [ENCODER, PREDICTOR], "checked": checked})
         return
-    say(f"{out}: {ENCODER} and {PREDICTOR}, the same {model.bits} bits on {len(images):,} images and codes")
+    say(f"{out}: {ENCODER} and {PREDICTOR}; they give the model's bits on {len(images):,} images and codes")

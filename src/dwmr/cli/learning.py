@@ -150,8 +150,8 @@ def distil(
         return
     for number, lesson in enumerate(found.rounds, start=1):
         say(
-            f"round {number}: both views agree in {100 * lesson['agreement']:.2f}% of the bits; encoding loss "
-            f"{lesson['encoding_loss'][0]:.4f} to {lesson['encoding_loss'][-1]:.4f}, prediction loss "
+            f"round {number}: encoder and predictor agree in {100 * lesson['agreement']:.2f}% of the bits; encoding "
+            f"loss {lesson['encoding_loss'][0]:.4f} to {lesson['encoding_loss'][-1]:.4f}, prediction loss "
             f"{lesson['prediction_loss'][0]:.4f} to {lesson['prediction_loss'][-1]:.4f}"
         )
     say(f"{folder}: a model of {model.bits} bits")
@@ -166,7 +166,7 @@ def presets(as_json: AsJson = False) -> None:
     out.print(tables.presets(PRESETS, TUNED))
     say("tuned: number of trials of the search that found the values; –: chosen by hand")
     names = [name for name in option_names() if name not in ("benchmark", "model") and not name.endswith(FACTOR_SUFFIX)]
-    say(f"Options of dwmr train --set: {', '.join(names)}")
+    say(f"Options of dwmr train --set, explained in docs/reference/presets-and-options.md: {', '.join(names)}")
     say(
         f"Options from lr on can change over time: --set lr{FACTOR_SUFFIX}=0.97 multiplies lr by 0.97 after every epoch"
     )

@@ -22,13 +22,11 @@ ROLLOUT = {
 }
 PLANS = {
     "tasks": "solved",
-    "interval": "95%",
-    "length_over_optimal": "× optimal",
-    "share_optimal": "% optimal",
-    "plan_found_but_wrong": "wrong",
-    "exhausted": "exhausted",
-    "generated_mean": "generated",
-    "seconds_median": "s median",
+    "interval": "95%\ninterval",
+    "length_over_optimal": "actions /\nshortest",
+    "plan_found_but_wrong": "wrong\nplans",
+    "exhausted": "no\nplan",
+    "seconds_median": "median\nseconds",
 }
 
 
@@ -96,7 +94,14 @@ def tuning(found: dict[str, Any]) -> list[Table]:
     shown = []
     if found["confirmations"]:
         trials = {str(entry["trial"]) + " (start values)" * entry["start"]: entry for entry in found["confirmations"]}
-        shown.append(_table("Best trials, new seeds", {"mean": "mean", "std": "std"}, trials, first="trial"))
+        shown.append(
+            _table(
+                "Scores of the best trials, trained with new seeds",
+                {"mean": "mean", "std": "std"},
+                trials,
+                first="trial",
+            )
+        )
     if found["chosen"]:
         values = {name: {"value": _significant(value)} for name, value in found["chosen"]["values"].items()}
         shown.append(_table(f"Chosen: trial {found['chosen']['trial']}", {"value": ""}, values))
