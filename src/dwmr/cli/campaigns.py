@@ -65,12 +65,12 @@ def tune(
 ) -> None:
     """Search the hyperparameters of a preset.
 
-    The first trials are random, later ones are chosen by the scores so far. The best are trained longer, and the
-    winners are confirmed with new seeds. The score is the F1 of imagination on validation data. Without labels, it is
-    the amount of information that predicted and encoded codes share. An interrupted study continues with the same
-    command.
+    The first trials are random, later ones are chosen by the scores so far. The best are trained longer, and the very
+    best are trained again with new seeds. The score is measured on validation data: with labels, it is the F1 of the
+    board one step ahead (imagination in dwmr evaluate); without labels, it is the amount of information that predicted
+    and encoded codes share. An interrupted study continues with the same command.
 
-    The best configuration is written beside the journal: study.journal gives study.json. For a database, the file is
+    The best configuration is written to a JSON file: beside a file study.journal it is study.json; for a database it is
     in the working directory. Train with it: dwmr train PRESET --config study.json.
     """
     from dwmr import tuning

@@ -20,8 +20,12 @@ from dwmr.models.world_model import WorldModel
 from dwmr.worlds.registry import WORLDS
 from dwmr.worlds.world import World
 
+ABOUT = (
+    "Learn Boolean world models from images and discrete actions. An encoder turns an image into bits, its code; a "
+    "predictor turns a code and an action into the next code."
+)
 app = typer.Typer(
-    help="Learn Boolean world models from images and discrete actions.",
+    help=ABOUT,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -37,7 +41,7 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help=OVERWRITE_HELP)]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, written by dwmr train or dwmr distil.")]
 DATA_HELP = (
     "Data folder or .npz file. Default: the standard data of the {}'s world, collected into the cache (~/.cache/dwmr) "
-    "if missing. Required for generic/ presets, which belong to no world."
+    "if missing. Required if there is no such world, as for generic/ presets."
 )
 PRESET_HELP = (
     "Preset in the form WORLD/MODEL, such as iceslider/strong; generic/MODEL is for your own data. `dwmr presets` "
@@ -46,7 +50,9 @@ PRESET_HELP = (
 RunData = Annotated[Path | None, typer.Option(help=DATA_HELP.format("run"))]
 Split = Annotated[str, typer.Option(help="Split of the data to measure on: train, val or test.")]
 TASK_HELP = "Index of the task in the world's list of tasks, starting at 0."
-Horizon = Annotated[int, typer.Option(help="Number of steps in the longest roll-out.", min=1)]
+Horizon = Annotated[
+    int, typer.Option(help="Number of steps that are predicted in a row in the longest roll-out.", min=1)
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as one JSON object.")]
 
 

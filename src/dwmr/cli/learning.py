@@ -159,7 +159,12 @@ def distil(
 
 @app.command(epilog=example("dwmr presets", "dwmr presets --json"))
 def presets(as_json: AsJson = False) -> None:
-    """List the presets, and the options that `dwmr train --set` can change."""
+    """List the presets, and the options that `dwmr train --set` can change.
+
+    A preset is named WORLD/MODEL. The model dwmr is the method of the paper, strong adds our improvements (strong-grid
+    encodes the 8-puzzle tile by tile); ae, beta-vae, deepcubeai, dwmr+ae and dwmr+beta-vae are the other models of the
+    paper. The presets generic/MODEL are start values for your own data.
+    """
     if as_json:
         print_json({name: config.to_dict() for name, config in PRESETS.items()})
         return

@@ -237,8 +237,8 @@ def train_heuristic(
 ) -> None:
     """Train a heuristic, a network that estimates how many actions lead from one code to another.
 
-    It learns from random walks that the model imagines from training images. It is stored in RUN/planning, and astar,
-    batch_astar and greedy_step use it from then on; breadth_first needs no heuristic.
+    It learns from random walks that the model imagines from training images. It is stored in RUN/planning. The planners
+    astar and batch_astar use it from then on, instead of the number of bits that differ; breadth_first needs none.
     """
     check_output(run / prepared.HEURISTIC, overwrite=overwrite, written=True)
     info, model = open_model(run, device)
