@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import dwmr
+from dwmr.cli import main
 from dwmr.cli.common import print_json
 from dwmr.models.run_folder import read_info
 from dwmr.presets import PRESETS
@@ -360,3 +361,16 @@ def test_a_full_disk_while_collecting_leaves_nothing(cli, tmp_path, monkeypatch)
     assert status == 2
     assert "No space left" in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_auto_ends_with_a_verdict_and_its_exit_status(tmp_path, capsys, monkeypatch):
+    """Noise has no cells and nothing to predict, so the run failed, which the exit status says."""
+    noise = np.random.default_rng(0).integers(0, 256, (2, 300, 1, 16, 16), dtype=np.uint8)
+    data = dwmr.Transitions(noise[0], np.arange(300) % 2, noise[1], n_actions=2)
+    data.save(tmp_path / "noise.npz")
+    arguments = ["train", "auto", "--data", str(tmp_path / "noise.npz"), "--out", str(tmp_path / "run")]
+    monkeypatch.setattr("sys.argv", ["dwmr", *arguments, "--set", "epochs=1"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 3
+    assert capsys.readouterr().out.splitlines()[-1].startswith("verdict: failed: ")

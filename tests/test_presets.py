@@ -23,7 +23,8 @@ def test_the_24_of_the_paper_and_the_generic_ones_exist():
     assert len(PAPER) == 24
     assert set(PAPER) <= set(PRESETS)
     assert {f"generic/{model}" for model in MODELS} <= set(PRESETS)
-    assert sorted(OBJECTIVES) == [*MODELS, "strong"]
+    assert sorted(OBJECTIVES) == [*MODELS, "strong", "symbols"]
+    assert "auto" in PRESETS
     assert {f"{name.split('/')[0]}/strong" for name in PAPER} <= set(PRESETS)
 
 

@@ -16,7 +16,7 @@ from dwmr.presets import preset
 from dwmr.training import losses, objectives
 from dwmr.training.distillation import distil
 from dwmr.training.objectives import Objective
-from dwmr.training.trainer import Run, train, train_many
+from dwmr.training.trainer import Run, fit, train, train_many
 from dwmr.version import __version__
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "certify",
     "distil",
     "evaluate",
+    "fit",
     "load_rollouts",
     "load_splits",
     "load_transitions",

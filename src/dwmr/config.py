@@ -82,6 +82,8 @@ class Config:
     predictor_first: int = 0  # first epochs, in which only the predictor learns (two-step schemes)
     two_views: bool = False  # targets from two frames of the same state, where the data has them
     steps: int = 1  # actions imagined in a row, each from the bits of the step before, and compared with the data
+    cells: str = ""  # where the cells are, for networks on cells: "8x8:8x8+0+0" is 8×8 cells of 8×8 pixels
+    symbols: int = 0  # how many symbols a cell can show, for the encoder "symbols"
     cosine: bool = False  # the learning rate falls along half a cosine, to nearly 0
     cosine_from: int = 0  # epoch from which it falls
     warmup: int = 0  # epochs in which the learning rate rises
@@ -91,7 +93,10 @@ class Config:
 
     @property
     def name(self) -> str:
-        """``benchmark/model``, as presets are named; a strong 8-puzzle model with a grid encoder has one of its own."""
+        """``benchmark/model``, as presets are named; a strong 8-puzzle model with a grid encoder has one of its own.
+        ``auto`` keeps its name whatever it chose."""
+        if self.benchmark == "auto":
+            return "auto"
         own = self.model == "strong" and self.encoder == "tiles" and self.benchmark.startswith("8puzzle")
         grid = "-grid" if own else ""
         return f"{self.benchmark}/{self.model}{grid}"
@@ -172,6 +177,7 @@ def check(config: Config) -> None:
     require(config.epochs >= 1, "epochs", config.epochs, "at least 1")
     require(config.batch_size >= 2, "batch_size", config.batch_size, "at least 2")
     require(config.triplets >= 0, "triplets", config.triplets, "0 (all) or more")
+    require(config.symbols >= 0, "symbols", config.symbols, "0 or more")
     require(config.warmup >= 0, "warmup", config.warmup, "0 or more")
     require(config.steps >= 1, "steps", config.steps, "at least 1")
     require(config.steps == 1 or config.scheme != "joint", "steps", config.steps, "1 with the scheme 'joint'")

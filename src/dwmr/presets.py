@@ -185,6 +185,8 @@ _UNTUNED = [
 ]
 _UNTUNED += [_untuned(world, "strong", _STRONG_BY_TILES) for world in ("8puzzle", "8puzzle-noisy")]
 
+_UNTUNED.append(Config().replace(benchmark="auto", model="auto", lr=2e-3, cosine=True))
+
 # {"values": by option, "provenance": trials, seeds, code version, …} of each tuned preset.
 TUNED: dict[str, dict[str, Any]] = {
     config.name: found for config in _UNTUNED if (found := _tuned(config.name)) is not None

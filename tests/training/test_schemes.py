@@ -216,7 +216,21 @@ def test_forward_passes_and_validation_move_nothing():
     assert learner.runs[0].model.training
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+def test_the_predictor_alone_learns_from_the_bits_of_a_finished_encoder():
+    hyper, batch = make_hyper(), make_batch()
+    learner = make_learner(hyper)
+    model, target = learner.runs[0].model, learner.runs[0].target
+    target.load_state_dict(model.encoder.state_dict())
+    encoder, predictor = values_of(model.encoder), values_of(model.predictor)
+    bits = (copy.deepcopy(target)(batch.images) >= 0).double()
+    report = SCHEMES["predictor_alone"](learner, batch, hyper)
+    assert torch.equal(report.bits, bits)
+    assert list(report.terms) == ["pred"]
+    assert_equal(values_of(model.encoder), encoder)
+    assert differs(values_of(model.predictor), predictor)
+
+
+@pytest.mark.parametrize("name", sorted(set(SCHEMES) - {"predictor_alone"}))
 def test_the_report_is_of_the_codes_before_the_update_and_carries_no_graph(name):
     hyper, batch = make_hyper(), make_batch()
     learner = make_learner(hyper)

@@ -33,6 +33,7 @@ from dwmr.config import FACTOR_SUFFIX, option_names
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.files import check_output
 from dwmr.models.run_folder import checkpoint_digest, read_info, save_model
+from dwmr.models.verdict import FAILED
 from dwmr.models.world_model import resolve_device
 from dwmr.presets import PRESETS, TUNED, preset
 from dwmr.training.trainer import check_choices
@@ -110,13 +111,21 @@ def train(
     ended = {str(folder): result for folder, result in zip(folders.values(), results)}
     done = {folder: result for folder, result in ended.items() if isinstance(result, dwmr.Run)}
     if as_json:
-        print_json({folder: result.metrics[-1] for folder, result in done.items()})
+        print_json({folder: result.metrics[-1] | _verdict_of(result) for folder, result in done.items()})
     else:
         for folder, result in done.items():
             say(f"{folder}: {tables.last_epoch(result.metrics)}")
+            if result.verdict is not None:
+                say(f"verdict: {result.verdict}")
     failures = [f"{folder}: {result}" for folder, result in ended.items() if folder not in done]
     if failures:
         raise TrainingDiverged("; ".join(failures))
+    if any(result.verdict is not None and result.verdict.word == FAILED for result in done.values()):
+        raise typer.Exit(3)
+
+
+def _verdict_of(result: dwmr.Run) -> dict[str, Any]:
+    return {} if result.verdict is None else {"verdict": result.verdict.to_dict()}
 
 
 @app.command(epilog=example("dwmr distil runs/p --out runs/p2", "dwmr distil runs/p --out runs/p2 --rounds 3"))

@@ -48,6 +48,7 @@ class RunInfo:
     data: str  # fingerprint of the training data
     versions: Mapping[str, str]
     distilled: Mapping[str, Any] | None = None  # from which run and how, if it was
+    verdict: Mapping[str, Any] | None = None  # on the finished model, see `dwmr.models.verdict`
 
     def to_dict(self) -> dict[str, Any]:
         return {"format": FORMAT, "version": VERSION, **dataclasses.asdict(self)}
@@ -81,6 +82,7 @@ def read_info(folder: str | Path) -> RunInfo:
             "image_shape": tuple(stored["image_shape"]),
             "own_parts": tuple(stored["own_parts"]),
             "distilled": stored.get("distilled"),
+            "verdict": stored.get("verdict"),
         }
         return RunInfo(**{each.name: stored[each.name] for each in dataclasses.fields(RunInfo)})
     except InputError as error:
@@ -127,6 +129,10 @@ def reopen_run(folder: Path, info: RunInfo, metrics: Sequence[Mapping[str, Any]]
     """Make an existing run folder ready for more epochs, after those in ``metrics``."""
     atomic_write_text(folder / METRICS, "".join(json.dumps(record) + "\n" for record in metrics))
     atomic_write_json(folder / RUN, info.to_dict())
+
+
+def save_verdict(folder: Path, verdict: Mapping[str, Any]) -> None:
+    atomic_write_json(folder / RUN, dataclasses.replace(read_info(folder), verdict=verdict).to_dict())
 
 
 def save_epoch(folder: Path, tensors: Tensors, record: Mapping[str, Any]) -> None:

@@ -13,12 +13,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dwmr.config import Config
+from dwmr.data.cell_grid import CellGrid
 from dwmr.errors import InputError, unknown
 from dwmr.models.bits import threshold
 from dwmr.models.decoders import DECODERS
 from dwmr.models.encoders import ENCODERS, ImageShape
 from dwmr.models.predictors import PREDICTORS
 from dwmr.models.run_folder import load_weights, read_info, read_tensors
+from dwmr.models.symbol_networks import CELL_NETWORKS
+from dwmr.models.verdict import Verdict
 from dwmr.seeding import rng
 
 Array = np.ndarray | Tensor
@@ -39,6 +42,7 @@ class WorldModel(nn.Module):
 
     mean: Tensor
     std: Tensor
+    verdict: Verdict | None = None
 
     def __init__(
         self,
@@ -76,6 +80,7 @@ class WorldModel(nn.Module):
         check_outputs(model, modules)
         tensors, _ = read_tensors(path)
         load_weights(model, tensors, "model.", path)
+        model.verdict = None if info.verdict is None else Verdict(**info.verdict)
         return model.to(resolve_device(device)).eval()
 
     @property
@@ -265,8 +270,10 @@ def build_model(
             return own if isinstance(own, nn.Module) else own()
         if name == "custom":
             raise InputError(f"this model has a custom {role}: pass it as {role}=…")
+        if name in CELL_NETWORKS[role]:
+            return CELL_NETWORKS[role][name](image_shape, *sizes, CellGrid.parse(config.cells), config.symbols)
         if name not in builders:
-            raise unknown(role, name, builders)
+            raise unknown(role, name, [*builders, *CELL_NETWORKS[role]])
         return builders[name](image_shape, *sizes)
 
     with torch.random.fork_rng(devices=[]):

@@ -101,6 +101,11 @@ class Learner:
         return logits, self.each(lambda x, temperature: torch.sigmoid(x / temperature), logits, hyper.temperature)
 
     @torch.no_grad()
+    def current_bits(self, batch: Batch) -> Tensor:
+        """Bits of the current images by the target encoder, for schemes that leave the encoder as it is."""
+        return threshold(torch.sigmoid(self.networks["target"](batch.images)))
+
+    @torch.no_grad()
     def target_bits(self, batch: Batch) -> Tensor:
         """Bits of the next images by the target encoder, on its running statistics; if there is a second view of the
         same state, of both together."""

@@ -185,6 +185,7 @@ OBJECTIVES: dict[str, Objective] = {
     "dwmr": Objective(_DWMR),
     "dwmr+ae": Objective({**_DWMR, "rec": _reconstruction}, decoder=True),
     "dwmr+beta-vae": Objective({**_DWMR, "rec": _reconstruction, "kl": _kl}, decoder=True, noise=True),
+    "symbols": Objective({"pred": _prediction}, decoder=True, scheme="predictor_alone"),
     "strong": Objective(_DWMR),  # DWMR's terms; its presets add what goes beyond the paper
 }
 

@@ -6,6 +6,7 @@ Each scheme reads top to bottom: codes, losses, step, target update. They differ
     straight_through  hard bits, gradient as if they were probabilities
     two_step          first the predictor alone on hard bits, then everything on probabilities (§3.3)
     two_step_st       the same, the second step straight-through (§5.1)
+    predictor_alone   the predictor alone on hard bits, for an encoder that is finished
     joint             DeepCubeAI: both frames encoded with gradient, straight-through, no target encoder
 """
 
@@ -85,14 +86,15 @@ def _two_steps(learner: Learner, batch: Batch, hyper: Hyper, feed: Feed) -> Upda
 
 def predictor_step(
     learner: Learner, batch: Batch, hyper: Hyper, bits: Tensor, next_bits: Tensor, later_bits: list[Tensor]
-) -> None:
-    """Step 1 of the two-step schemes: the predictor alone, from hard bits to hard bits."""
+) -> Tensor:
+    """Step 1 of the two-step schemes: the predictor alone, from hard bits to hard bits. Returns its loss."""
     predicted = learner.predict(bits, batch.actions)
     loss = learner.each(losses.prediction, predicted, next_bits)
     if later_bits:
         loss = loss + learner.each(later_prediction, learner.predict_later(predicted, batch, later_bits))
     learner.descend(loss, learner.predictor_optimizer)
     learner.move_target(hyper.tau)
+    return loss
 
 
 def mixed_two_step(straight: Tensor) -> Scheme:
@@ -106,6 +108,12 @@ def mixed_two_step(straight: Tensor) -> Scheme:
 
 def _probabilities(probs: Tensor) -> Tensor:
     return probs
+
+
+def predictor_alone(learner: Learner, batch: Batch, hyper: Hyper) -> Update:
+    bits, next_bits = learner.current_bits(batch), learner.target_bits(batch)
+    loss = predictor_step(learner, batch, hyper, bits, next_bits, learner.later_bits(batch))
+    return Update({"pred": loss.detach()}, bits, next_bits)
 
 
 def joint(learner: Learner, batch: Batch, hyper: Hyper) -> Update:
@@ -138,5 +146,6 @@ SCHEMES: dict[str, Scheme] = {
     "straight_through": partial(_one_step, feed=straight_through),
     "two_step": partial(_two_steps, feed=_probabilities),
     "two_step_st": partial(_two_steps, feed=straight_through),
+    "predictor_alone": predictor_alone,
     "joint": joint,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -14,21 +15,27 @@ from torch import nn
 
 from dwmr.config import Config
 from dwmr.data.batches import continuations
+from dwmr.data.cell_grid import CellGrid
 from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError, TrainingDiverged, unknown
 from dwmr.files import locked
 from dwmr.models.decoders import DECODERS
 from dwmr.models.encoders import CELLS, ENCODERS
 from dwmr.models.predictors import PREDICTORS
-from dwmr.models.run_folder import create_run, info_of, read_run, reopen_run
+from dwmr.models.run_folder import create_run, info_of, read_info, read_run, reopen_run, save_verdict
+from dwmr.models.symbol_networks import CELL_NETWORKS
+from dwmr.models.verdict import Verdict, judge
 from dwmr.models.world_model import WorldModel, build_model, check_outputs, image_statistics, resolve_device
 from dwmr.presets import PRESETS
+from dwmr.training.auto import EXACT_ENOUGH, hold_out, init_symbols, predictors_to_try, resolve, shortened
 from dwmr.training.learner import RunState
 from dwmr.training.objectives import OBJECTIVES, Objective, objective_of, shared_objective
 from dwmr.training.run_group import Job, Member, train_group
 from dwmr.training.schemes import SCHEMES
 from dwmr.training.slow_features import init_from_slow_features
 from dwmr.training.stacking import own_memory
+
+log = logging.getLogger("dwmr")
 
 Network = nn.Module | Callable[[], nn.Module]
 
@@ -42,6 +49,7 @@ class Run:
     seed: int
     path: Path | None
     metrics: list[dict[str, Any]] = field(default_factory=list)
+    verdict: Verdict | None = None
 
     def __repr__(self) -> str:
         where = "" if self.path is None else f", path={str(self.path)!r}"
@@ -72,7 +80,8 @@ def train(
     Args:
         config: a preset, or any other configuration.
         train: the transitions to learn from.
-        val: transitions for label-free figures after each epoch.
+        val: transitions for label-free figures after each epoch. Without it, ``auto`` holds out the last tenth of
+            ``train``.
         out: the run folder to write; None writes nothing.
         seed: of the weights and of all that is random while training.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
@@ -139,6 +148,10 @@ def train_many(
     where = resolve_device(device)
     given = {"encoder": encoder, "predictor": predictor, "decoder": decoder}
     own = {role: network for role, network in given.items() if network is not None}
+    if configs[0].model == "auto" and (own or objective is not None):
+        raise InputError("auto chooses networks and objective itself; use another preset with your own")
+    if configs[0].model == "auto" and val is None:
+        train, val = hold_out(train)
     configs = [each.replace(**dict.fromkeys(own, "custom")) for each in configs]
     check_choices(configs[0], objective, fast=fast)
     if len(seeds) > 1 and any(isinstance(network, nn.Module) for network in own.values()):
@@ -150,6 +163,9 @@ def train_many(
     if len(set(named)) < len(named):
         raise InputError("every run needs a folder of its own, got the same one twice")
     _check_data(configs[0], train, val)
+    if configs[0].model == "auto":
+        stored = [read_info(folder).config for folder in taken]
+        configs = [stored[0] if stored else _resolved(configs[0], train, device, fast, progress)] * len(configs)
 
     cells = CELLS[configs[0].encoder](train.image_shape) if configs[0].by_cell else 1
     family = objective or shared_objective(configs, cells)
@@ -169,14 +185,75 @@ def train_many(
             for some in [group] if where.type == "cuda" and job.fast else [[member] for member in group]:
                 if done < some[0].config.epochs:
                     train_group(job, some)
+        for member in members:
+            if val is not None and member.config.benchmark == "auto" and member.failure is None:
+                _judge(member, val)
     for member in members:
         member.state.model.eval().zero_grad(set_to_none=True)  # gradients would keep a recorded update's memory
         if len(members) > 1:
             own_memory(member.state.model)
     return [
-        member.failure or Run(member.state.model, member.config, member.seed, member.folder, member.metrics)
+        member.failure
+        or Run(
+            member.state.model, member.config, member.seed, member.folder, member.metrics, member.state.model.verdict
+        )
         for member in members
     ]
+
+
+def _resolved(config: Config, train_on: Transitions, device: str, fast: str, progress: bool | None) -> Config:
+    """What ``auto`` stands for on this data. Of the predictors it can choose from, the simplest that is exact after a
+    short training wins, on transitions held out from the training data, else the most exact one."""
+    resolved = resolve(config, train_on)
+    names = predictors_to_try(resolved, train_on)
+    scores: dict[str, float] = {}
+    for name in names if len(names) > 1 else []:
+        learned, held_out = hold_out(train_on)
+        short = shortened(resolved, learned).replace(predictor=name)
+        run = train(short, train=learned, val=held_out, device=device, fast=fast, progress=progress)
+        scores[name] = run.metrics[-1]["val"]["exact_next"]
+        log.info("auto: the predictor %r has %.2f%% of the next codes exact after a short training", name, scores[name])
+        if scores[name] >= EXACT_ENOUGH:
+            break
+    return resolved.replace(predictor=max(scores, key=lambda name: scores[name])) if scores else resolved
+
+
+def _judge(member: Member, val: Transitions) -> None:
+    """The verdict on a finished run, also in its folder; none if the run was stopped before its end."""
+    if len(member.metrics) < member.config.epochs:
+        return
+    model = member.state.model
+    model.verdict = judge(model.encode, model.predict, val)
+    if member.folder is not None:
+        save_verdict(member.folder, model.verdict.to_dict())
+
+
+def fit(
+    transitions: Transitions,
+    out: str | Path | None = None,
+    *,
+    val: Transitions | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    progress: bool | None = None,
+) -> WorldModel:
+    """Learn a world model by the recipe for any world, ``auto``. Its ``verdict`` says how far it can be used.
+
+    Args:
+        transitions: the data. Without ``val``, the last tenth is held out for the verdict, in whole episodes.
+        out: the run folder to write; None writes nothing.
+        val: transitions for the verdict.
+        seed: of the weights and of all that is random while training.
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+        progress: show a progress bar; None: if standard error is a terminal.
+
+    Example:
+        >>> model = dwmr.fit(dwmr.load_transitions("mine.npz"), out="runs/mine")
+        >>> print(model.verdict)
+        exact: 99.98% of the next codes are predicted exactly, and 0.00% of the frames share a code with another
+    """
+    config = PRESETS["auto"]
+    return train(config, train=transitions, val=val, out=out, seed=seed, device=device, progress=progress).model
 
 
 def _make_members(
@@ -202,6 +279,8 @@ def _make_members(
         going_on = folder is not None and folder.exists()
         if config.init_from_slow_features and not going_on:
             init_from_slow_features(model, train)
+        if config.encoder == "symbols" and not going_on:
+            init_symbols(model, CellGrid.parse(config.cells), train)
         member = Member(config, seed, RunState(model, torch.zeros((), device=job.device)), folder)
         info = info_of(config, seed, train, decoder=decoder, own_parts=own_parts, data=data)
         if folder is not None and going_on:
@@ -218,14 +297,18 @@ def _make_members(
 
 def check_choices(config: Config, objective: Objective | None = None, *, fast: str = "auto") -> None:
     """Refuse what can be refused before any data is there: unknown names, a scheme that does not fit the model."""
+    if fast not in ("auto", "off"):
+        raise InputError(f"fast must be 'auto' or 'off', got {fast!r}")
+    if config.model == "auto":
+        return  # its choices come from the data
     if objective is None and config.model not in OBJECTIVES:
         raise unknown("model", config.model, OBJECTIVES)
     if config.scheme not in SCHEMES:
         raise unknown("scheme", config.scheme, SCHEMES)
     for role, builders in (("encoder", ENCODERS), ("predictor", PREDICTORS), ("decoder", DECODERS)):
         name = getattr(config, role)
-        if name not in builders and name != "custom":
-            raise unknown(role, name, builders)
+        if name not in (*builders, *CELL_NETWORKS[role], "custom"):
+            raise unknown(role, name, [*builders, *CELL_NETWORKS[role]])
     if config.by_cell and config.encoder not in CELLS:
         raise InputError(f"by_cell needs an encoder with a grid ({', '.join(CELLS)}), not {config.encoder!r}")
     family = objective or objective_of(config)
@@ -235,8 +318,6 @@ def check_choices(config: Config, objective: Objective | None = None, *, fast: s
         raise InputError("steps above 1 needs an objective with the term 'later'; objectives.objective_of adds it")
     if config.scheme == "joint" and family.noise:
         raise InputError("the scheme 'joint' is for DeepCubeAI and has no noise; choose another scheme for this model")
-    if fast not in ("auto", "off"):
-        raise InputError(f"fast must be 'auto' or 'off', got {fast!r}")
 
 
 def _with_bits_of(model: WorldModel, config: Config) -> Config:

@@ -1,0 +1,213 @@
+"""Networks for images that are drawn cell by cell: the code has the same few bits for every cell of a regular grid.
+
+A `dwmr.data.cell_grid.CellGrid` says where the cells are, and is part of a run's configuration. The encoder compares
+each cell with the symbols that were found in the training images, the decoder draws them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dwmr.data.cell_grid import CellGrid
+from dwmr.errors import InputError
+from dwmr.models.encoders import ImageShape
+
+MAX_ONE_HOT = 17  # with more symbols than that a cell holds the symbol's number in binary
+SURE = 3.0  # logit of a bit that stays as it is, before anything is learned
+MAX_MIXING = 4_000_000  # parameters of the predictor's mixing of cells, one per action and pair of cells
+
+
+def bits_per_cell(symbols: int) -> int:
+    """How many bits a cell needs for so many symbols."""
+    return symbols - 1 if symbols <= MAX_ONE_HOT else math.ceil(math.log2(symbols))
+
+
+def symbol_codes(symbols: int) -> Tensor:
+    """The bits of each symbol, bool (symbols, bits): with few symbols a bit for each but the first, else numbers."""
+    numbers = torch.arange(symbols)
+    if symbols <= MAX_ONE_HOT:
+        return F.one_hot(numbers, symbols)[:, 1:].bool()
+    return (numbers[:, None] >> torch.arange(bits_per_cell(symbols)) & 1).bool()
+
+
+class SymbolEncoder(nn.Module):
+    """Each cell becomes the bits of the symbol that it resembles most, by squared distance.
+
+    ``prototypes`` holds what the symbols look like. A bit's logit is how much nearer the nearest symbol with that bit
+    is than the nearest without. The code is laid out as (bits of a cell, rows, cols) and flattened.
+    """
+
+    codes: Tensor
+    places: Tensor
+    inside: Tensor
+
+    def __init__(self, image_shape: ImageShape, bits: int, grid: CellGrid, symbols: int) -> None:
+        super().__init__()
+        self.layout = bits_per_cell(symbols), grid.rows, grid.cols
+        if bits != math.prod(self.layout):
+            raise InputError(
+                f"{symbols} symbols in {grid.rows}×{grid.cols} cells need {math.prod(self.layout)} bits, got {bits}"
+            )
+        places, inside = _pixels(grid, image_shape)
+        self.register_buffer("places", places, persistent=False)
+        self.register_buffer("inside", inside, persistent=False)
+        self.register_buffer("codes", symbol_codes(symbols), persistent=False)
+        self.prototypes = nn.Parameter(torch.randn(symbols, image_shape[0] * places.shape[1]))
+
+    def forward(self, images: Tensor) -> Tensor:
+        patches = images.flatten(-2)[..., self.places] * self.inside.to(images.dtype)  # (N, C, cells, pixels)
+        patches = patches.transpose(-3, -2).flatten(-2)  # (N, cells, C · pixels)
+        centre = self.prototypes.mean(0)  # keeps the sums small, so that close symbols can be told apart
+        symbols = self.prototypes - centre
+        nearness = (patches - centre) @ symbols.T - symbols.square().sum(-1) / 2
+        nearness = nearness.unsqueeze(-1)  # (N, cells, symbols, 1)
+        never = torch.finfo(images.dtype).min / 4
+        with_bit = nearness.masked_fill(~self.codes, never).amax(-2)  # (N, cells, bits)
+        without = nearness.masked_fill(self.codes, never).amax(-2)
+        return (with_bit - without).transpose(-2, -1).flatten(-2)
+
+
+class SymbolDecoder(nn.Module):
+    """Draws in each cell the symbol whose bits are nearest to those of the code."""
+
+    codes: Tensor
+    places: Tensor
+    inside: Tensor
+
+    def __init__(self, image_shape: ImageShape, bits: int, grid: CellGrid, symbols: int) -> None:
+        super().__init__()
+        self.image_shape, self.depth = image_shape, bits_per_cell(symbols)
+        places, inside = _pixels(grid, image_shape)
+        self.register_buffer("places", places, persistent=False)
+        self.register_buffer("inside", inside, persistent=False)
+        self.register_buffer("codes", symbol_codes(symbols).float(), persistent=False)
+        self.prototypes = nn.Parameter(torch.zeros(symbols, image_shape[0] * places.shape[1]))
+        self.rest = nn.Parameter(torch.zeros(image_shape))  # pixels that belong to no cell
+
+    def forward(self, codes: Tensor) -> Tensor:
+        cells = codes.unflatten(-1, (self.depth, -1)).transpose(-2, -1)  # (N, cells, bits)
+        symbols = (cells @ (2 * self.codes - 1).T - self.codes.sum(-1)).argmax(-1)
+        patches = self.prototypes[symbols].unflatten(-1, (self.image_shape[0], -1))  # (N, cells, C, pixels)
+        images = self.rest.flatten(1).expand(len(codes), -1, -1).clone()
+        inside = self.inside.flatten()
+        drawn = patches.transpose(1, 2).flatten(2)[..., inside]
+        images[:, :, self.places.flatten()[inside]] = drawn
+        return images.unflatten(-1, self.image_shape[1:])
+
+
+class CellBlock(nn.Module):
+    """What a cell sees of the others, added to what it is: its neighbours, its row and its column, and the largest
+    value of every channel anywhere."""
+
+    def __init__(self, grid: CellGrid, n_actions: int, channels: int) -> None:
+        super().__init__()
+        narrow = channels // 4
+        self.near = nn.Conv2d(channels, channels, 3, padding=1)
+        self.narrow = nn.Conv2d(channels, 2 * narrow, 1)
+        self.row = nn.Conv2d(narrow, narrow, (1, 2 * grid.cols - 1), padding=(0, grid.cols - 1))
+        self.column = nn.Conv2d(narrow, narrow, (2 * grid.rows - 1, 1), padding=(grid.rows - 1, 0))
+        self.lines = nn.Conv2d(2 * narrow, channels, 1)
+        self.anywhere = nn.Linear(channels, channels)
+        self.action = nn.Linear(n_actions, channels, bias=False)
+        self.last = nn.Conv2d(channels, channels, 1)
+        for parameter in self.last.parameters():
+            nn.init.zeros_(parameter)
+
+    def forward(self, cells: Tensor, actions: Tensor) -> Tensor:
+        normed = _normed(cells)
+        row, column = self.narrow(normed).chunk(2, dim=-3)
+        lines = self.lines(torch.relu(torch.cat([self.row(row), self.column(column)], dim=-3)))
+        everywhere = self.anywhere(normed.amax((-2, -1))) + self.action(actions)
+        return cells + self.last(torch.relu(self.near(normed) + lines + everywhere[..., None, None]))
+
+
+class CellPredictor(nn.Module):
+    """Predicts every cell's next bits from the cell, its neighbours, its row and column, and the action, by a rule that
+    is the same everywhere."""
+
+    def __init__(
+        self,
+        image_shape: ImageShape,
+        bits: int,
+        n_actions: int,
+        grid: CellGrid,
+        symbols: int = 0,
+        *,
+        channels: int = 48,
+        blocks: int = 3,
+    ) -> None:
+        super().__init__()
+        if bits % grid.count:
+            raise InputError(f"{grid.rows}×{grid.cols} cells need bits divisible by {grid.count}, got {bits}")
+        self.layout = bits // grid.count, grid.rows, grid.cols
+        self.first = nn.Conv2d(self.layout[0], channels, 1)
+        self.action = nn.Linear(n_actions, channels, bias=False)
+        self.blocks = nn.ModuleList(CellBlock(grid, n_actions, channels) for _ in range(blocks))
+        self.last = nn.Conv2d(channels, self.layout[0], 1)
+
+    def forward(self, codes: Tensor, actions: Tensor) -> Tensor:
+        signs = (2 * codes - 1).unflatten(-1, self.layout)
+        cells = self.first(signs) + self.action(actions)[..., None, None]
+        return self.changed(cells, signs, actions)
+
+    def changed(self, cells: Tensor, stay: Tensor, actions: Tensor) -> Tensor:
+        """The logits, from the cells before the blocks and from what the bits are if nothing else happens."""
+        for block in self.blocks:
+            cells = block(cells, actions)
+        return (self.last(torch.relu(cells)) + SURE * stay).flatten(-3)
+
+
+class PlacePredictor(CellPredictor):
+    """The same, and weights for what an action does to each place of the grid: a plane of its own, and a mixing of all
+    cells, which can carry the content of any cell to any other."""
+
+    def __init__(
+        self, image_shape: ImageShape, bits: int, n_actions: int, grid: CellGrid, symbols: int = 0, *, carried: int = 16
+    ) -> None:
+        super().__init__(image_shape, bits, n_actions, grid, symbols)
+        depth, channels = self.layout[0], self.first.out_channels
+        if n_actions * grid.count**2 > MAX_MIXING:
+            raise InputError(f"{grid.count} cells are too many to mix them for each of {n_actions} actions")
+        self.place = nn.Parameter(torch.zeros(n_actions, channels, grid.rows, grid.cols))
+        self.carried, self.arrived = nn.Conv2d(depth, carried, 1), nn.Conv2d(carried, channels, 1)
+        self.mixing = nn.Parameter(0.01 * torch.randn(n_actions, grid.count, grid.count))
+        self.moving = nn.Parameter(torch.eye(grid.count).repeat(n_actions, 1, 1))
+
+    def forward(self, codes: Tensor, actions: Tensor) -> Tensor:
+        signs = (2 * codes - 1).unflatten(-1, self.layout)
+        place = torch.einsum("na,acrs->ncrs", actions, self.place)
+        arrived = self.arrived(_mixed(self.carried(signs), actions, self.mixing))
+        cells = self.first(signs) + self.action(actions)[..., None, None] + place + arrived
+        return self.changed(cells, _mixed(signs, actions, self.moving), actions)
+
+
+CELL_NETWORKS: dict[str, dict[str, Callable[..., nn.Module]]] = {
+    "encoder": {"symbols": SymbolEncoder},
+    "predictor": {"cells": CellPredictor, "places": PlacePredictor},
+    "decoder": {"symbols": SymbolDecoder},
+}
+"""Networks that are also given the `CellGrid` and the number of symbols of the configuration, by role and name."""
+
+
+def _normed(cells: Tensor) -> Tensor:
+    """Each cell's channels with mean 0 and variance 1."""
+    variance, mean = torch.var_mean(cells, dim=-3, keepdim=True, correction=0)
+    return (cells - mean) * torch.rsqrt(variance + 1e-5)
+
+
+def _mixed(cells: Tensor, actions: Tensor, weights: Tensor) -> Tensor:
+    """Cells (N, C, rows, cols), each replaced by a sum of all, with weights (A, cells, cells) of the action."""
+    chosen = torch.einsum("na,auv->nuv", actions, weights)
+    return (cells.flatten(-2) @ chosen.transpose(-2, -1)).view_as(cells)
+
+
+def _pixels(grid: CellGrid, image_shape: ImageShape) -> tuple[Tensor, Tensor]:
+    """For every cell the places of its pixels in a flattened channel, (cells, pixels), and which of them lie inside of
+    the image."""
+    index, inside = grid.pixels(image_shape)
+    return torch.from_numpy(index.reshape(grid.count, -1)), torch.from_numpy(inside.reshape(grid.count, -1))

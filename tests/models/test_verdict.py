@@ -1,0 +1,85 @@
+import numpy as np
+import pytest
+
+from dwmr import Transitions
+from dwmr.models.verdict import EXACT, FAILED, READABLE, judge, lower_bound
+
+
+def ring(count: int = 1000, size: int = 16, *, noise: bool = False) -> Transitions:
+    """A bright pixel on a ring, moved forth or back by two actions, in episodes of 20 steps."""
+    generator = np.random.default_rng(0)
+    actions = generator.integers(0, 2, count)
+    place = np.zeros(count + 1, int)
+    for step, action in enumerate(actions):
+        place[step + 1] = (place[step] + (1 if action else -1)) % size
+    frames = np.zeros((count + 1, 1, 16, 16), np.uint8)
+    frames[np.arange(count + 1), 0, 3, place] = 255
+    now, then = frames[:-1], frames[1:]
+    if noise:
+        now, then = (np.maximum(part, generator.integers(0, 90, part.shape, dtype=np.uint8)) for part in (now, then))
+    return Transitions(now, actions, then, n_actions=2, episode=np.arange(count) // 20)
+
+
+def encode(images: np.ndarray) -> np.ndarray:
+    return np.asarray(images)[:, 0, 3] > 100
+
+
+def predict(bits: np.ndarray, actions: np.ndarray) -> np.ndarray:
+    return np.where(np.asarray(actions)[:, None] == 1, np.roll(bits, 1, axis=1), np.roll(bits, -1, axis=1))
+
+
+def test_the_true_model_is_exact() -> None:
+    verdict = judge(encode, predict, ring())
+    assert verdict.word == EXACT
+    assert verdict.figures["exact_next"] == 100
+    assert verdict.figures["collisions"] == 0
+    assert str(verdict).startswith("exact: 100.00% of the next codes are predicted exactly, and 0.00%")
+
+
+def test_merged_states_are_not_exact() -> None:
+    """Opposite places share a code, which is still predicted exactly."""
+
+    def half(images: np.ndarray) -> np.ndarray:
+        bits = encode(images)
+        return bits[:, :8] | bits[:, 8:]
+
+    verdict = judge(half, predict, ring())
+    assert verdict.figures["exact_next"] == 100
+    assert verdict.figures["collisions"] > 90
+    assert verdict.word == FAILED
+
+
+def test_a_constant_code_failed() -> None:
+    verdict = judge(lambda images: np.zeros((len(images), 16), bool), predict, ring())
+    assert verdict.word == FAILED
+    assert "never changes" in verdict.reason
+
+
+def test_shuffled_actions_failed() -> None:
+    verdict = judge(encode, lambda bits, actions: predict(bits, np.random.default_rng(1).permutation(actions)), ring())
+    assert verdict.word != EXACT
+
+
+def test_a_few_errors_are_readable() -> None:
+    verdict = judge(
+        encode, lambda bits, actions: predict(bits, actions) ^ (np.arange(len(bits)) % 20 == 0)[:, None], ring()
+    )
+    assert verdict.word == READABLE
+    assert verdict.figures["exact_next"] == pytest.approx(95)
+
+
+def test_few_transitions_are_no_proof() -> None:
+    verdict = judge(encode, predict, ring(100))
+    assert verdict.word == READABLE
+    assert "too few" in verdict.reason
+
+
+def test_collisions_are_unknown_where_frames_of_a_state_differ() -> None:
+    verdict = judge(encode, predict, ring(noise=True))
+    assert verdict.figures["collisions"] is None
+    assert verdict.word == READABLE
+
+
+def test_the_lower_bound_is_wilsons() -> None:
+    assert lower_bound(100, 100) == pytest.approx(100 / (1 + 1.645**2 / 100))
+    assert lower_bound(50, 10**6) == pytest.approx(50, abs=0.1)

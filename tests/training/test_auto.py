@@ -1,0 +1,126 @@
+"""`auto` on a world that none of its values were chosen for: a token that jumps over blocks on a board of 4×4 cells."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import dwmr
+from dwmr import InputError, Transitions
+from dwmr.models.run_folder import read_info
+from dwmr.training.auto import hold_out, resolve
+
+SIDE, PIXELS = 4, 6
+SHORT = dwmr.preset("auto", epochs=20)
+MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
+
+
+def jump(count: int = 1500, seed: int = 0) -> Transitions:
+    """A token jumps two cells if the first is a block, else one; the board is a torus, and blocks stay."""
+    generator = np.random.default_rng(seed)
+    boards, actions = [], generator.integers(0, 4, count)
+    for step in range(count):
+        if step % 10 == 0:
+            blocks = generator.random((SIDE, SIDE)) < 0.2
+            place = generator.integers(0, SIDE, 2)
+            blocks[tuple(place)] = False
+        before = blocks + 2 * _token(place)
+        ahead = (place + MOVES[actions[step]]) % SIDE
+        ahead = (ahead + MOVES[actions[step]]) % SIDE if blocks[tuple(ahead)] else ahead
+        place = place if blocks[tuple(ahead)] else ahead
+        boards.append((before, blocks + 2 * _token(place)))
+    now, then = np.array(boards).transpose(1, 0, 2, 3)
+    return Transitions(_drawn(now), actions, _drawn(then), n_actions=4, episode=np.arange(count) // 10)
+
+
+def _token(place: np.ndarray) -> np.ndarray:
+    board = np.zeros((SIDE, SIDE), int)
+    board[tuple(place)] = 1
+    return board
+
+
+def _drawn(boards: np.ndarray) -> np.ndarray:
+    tiles = np.random.default_rng(5).integers(0, 256, (3, 3, PIXELS, PIXELS), dtype=np.uint8)
+    images = tiles[boards].transpose(0, 3, 1, 4, 2, 5)
+    return images.reshape(len(boards), 3, SIDE * PIXELS, SIDE * PIXELS)
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[dwmr.WorldModel, Path]:
+    folder = tmp_path_factory.mktemp("auto") / "run"
+    run = dwmr.train(SHORT, train=jump(4000), out=folder, progress=False)
+    return run.model, folder
+
+
+def test_a_world_drawn_in_cells_is_learned_exactly(fitted: tuple[dwmr.WorldModel, Path]) -> None:
+    model, _ = fitted
+    assert model.verdict is not None
+    assert model.verdict.word == "exact", model.verdict
+    fresh = jump(500, seed=9)
+    codes, next_codes = model.encode(fresh.obs), model.encode(fresh.next_obs)
+    assert (model.predict(codes, fresh.actions) == next_codes).all(1).float().mean() > 0.985
+    assert len(codes.unique(dim=0)) == len(np.unique(fresh.obs.reshape(500, -1), axis=0))
+    assert torch.equal(model.decode(codes), torch.from_numpy(fresh.obs))
+
+
+def test_the_run_folder_keeps_the_choices_and_the_verdict(fitted: tuple[dwmr.WorldModel, Path]) -> None:
+    model, folder = fitted
+    info = read_info(folder)
+    assert info.config.name == "auto"
+    assert info.config.cells == "4x4:6x6+0+0"
+    assert info.config.symbols == 3
+    loaded = dwmr.WorldModel.load(folder)
+    assert loaded.verdict == model.verdict
+    images = jump(50, seed=3).obs
+    assert torch.equal(loaded.encode(images), model.encode(images))
+
+
+def test_a_finished_run_is_resumed_as_it_is(fitted: tuple[dwmr.WorldModel, Path]) -> None:
+    model, folder = fitted
+    run = dwmr.train(SHORT, train=jump(4000), out=folder, resume=True, progress=False)
+    assert run.verdict == model.verdict
+
+
+def test_too_short_a_training_is_not_called_exact() -> None:
+    run = dwmr.train(dwmr.preset("auto", epochs=1), train=jump(600), progress=False)
+    assert run.verdict is not None
+    assert run.verdict.word != "exact"
+
+
+def test_nothing_depends_on_colours_or_on_the_order_of_actions() -> None:
+    data = jump(400)
+    config = resolve(dwmr.preset("auto"), data)
+    changed = Transitions(255 - data.obs, 3 - data.actions, 255 - data.next_obs, n_actions=4, episode=data.episode)
+    assert resolve(dwmr.preset("auto"), changed) == config
+
+
+def test_images_without_cells_train_generic_networks() -> None:
+    data = jump(300)
+    noise = np.random.default_rng(0).integers(0, 60, (2, *data.obs.shape), dtype=np.uint8)
+    rendered = Transitions(data.obs // 2 + noise[0], data.actions, data.next_obs // 2 + noise[1], n_actions=4)
+    config = resolve(dwmr.preset("auto"), rendered)
+    assert (config.name, config.cells, config.model) == ("auto", "", "strong")
+
+
+def test_whole_episodes_are_held_out() -> None:
+    train, held_out = hold_out(jump(205))
+    assert (len(train), len(held_out)) == (180, 25)
+    assert train.episode is not None
+    assert held_out.episode is not None
+    assert not set(train.episode) & set(held_out.episode)
+
+
+def test_data_that_cannot_teach_anything_is_refused() -> None:
+    data = jump(300)
+    still = Transitions(data.obs, data.actions, data.obs, n_actions=4)
+    one = Transitions(data.obs, np.zeros_like(data.actions), data.next_obs, n_actions=1)
+    small = Transitions(data.obs[..., :12, :12], data.actions, data.next_obs[..., :12, :12], n_actions=4)
+    for refused, reason in ((still, "no transition changes"), (one, "one action only"), (small, "at least 16×16")):
+        with pytest.raises(InputError, match=reason):
+            dwmr.fit(refused, progress=False)
+
+
+def test_own_networks_need_another_preset() -> None:
+    with pytest.raises(InputError, match="another preset"):
+        dwmr.train(dwmr.preset("auto"), train=jump(300), encoder=torch.nn.Flatten(), progress=False)
