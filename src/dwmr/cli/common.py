@@ -41,12 +41,9 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help=OVERWRITE_HELP)]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, written by dwmr train or dwmr distil.")]
 DATA_HELP = (
     "Data folder or .npz file. Default: the standard data of the {}'s world, collected into the cache (~/.cache/dwmr) "
-    "if missing. Required if there is no such world, as for generic/ presets."
+    "if missing. Required if there is no such world, as for auto and generic/."
 )
-PRESET_HELP = (
-    "Preset in the form WORLD/MODEL, such as iceslider/strong; generic/MODEL is for your own data. `dwmr presets` "
-    "lists them all."
-)
+PRESET_HELP = "auto (for your own data), or WORLD/MODEL, such as iceslider/strong. `dwmr presets` lists all presets."
 RunData = Annotated[Path | None, typer.Option(help=DATA_HELP.format("run"))]
 Split = Annotated[str, typer.Option(help="Split of the data to measure on: train, val or test.")]
 TASK_HELP = "Index of the task in the world's list of tasks, starting at 0."

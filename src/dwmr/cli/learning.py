@@ -80,6 +80,10 @@ def train(
 ) -> None:
     """Train a world model.
 
+    The preset auto chooses networks and settings from your data, and ends with a verdict: exact (plan with the model),
+    readable (states can be read from its codes, but do not plan with it), or failed (exit status 3). Other presets have
+    fixed settings, made for one world.
+
     The run folder holds the configuration, the weights and a record of every epoch. It is saved after every epoch, so
     it can be used while training continues, and an interrupted run continues with --resume.
     """
@@ -170,9 +174,10 @@ def distil(
 def presets(as_json: AsJson = False) -> None:
     """List the presets, and the options that `dwmr train --set` can change.
 
-    A preset is named WORLD/MODEL. The model dwmr is the method of the paper, strong adds our improvements (strong-grid
-    encodes the 8-puzzle tile by tile); ae, beta-vae, deepcubeai, dwmr+ae and dwmr+beta-vae are the other models of the
-    paper. The presets generic/MODEL are start values for your own data.
+    The preset auto chooses networks and settings from your data. The others are named WORLD/MODEL. The model dwmr is
+    the method of the paper, strong adds our improvements (strong-grid encodes the 8-puzzle tile by tile); ae, beta-vae,
+    deepcubeai, dwmr+ae and dwmr+beta-vae are the other models of the paper. The presets generic/MODEL are start values
+    for a search with dwmr tune on your own data.
     """
     if as_json:
         print_json({name: config.to_dict() for name, config in PRESETS.items()})
