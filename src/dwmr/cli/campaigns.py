@@ -14,7 +14,6 @@ from dwmr.cli import tables
 from dwmr.cli.common import (
     DATA_HELP,
     MOST_SEEDS,
-    PRESET_HELP,
     AsJson,
     Device,
     Overwrite,
@@ -43,7 +42,7 @@ ONLY_HELP = "Limit to a row such as dwmr, a column such as 8puzzle, or a cell su
     )
 )
 def tune(
-    name: Annotated[str, typer.Argument(metavar="PRESET", help=PRESET_HELP)],
+    name: Annotated[str, typer.Argument(metavar="PRESET", help="Preset to start from, such as generic/dwmr.")],
     storage: Annotated[
         str,
         typer.Option(

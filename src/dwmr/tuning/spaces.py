@@ -56,6 +56,8 @@ WINDOW: dict[str, Space] = {
 
 def search_space(start: Config) -> Space:
     """The dimensions of a preset that have an effect on its loss."""
+    if start.model not in OBJECTIVES:
+        raise InputError(f"the preset {start.model} chooses its own settings, so there is nothing to tune")
     objective = OBJECTIVES[start.model]
     space = dict(ALWAYS)
     if objective.scheme is None:
