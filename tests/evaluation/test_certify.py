@@ -44,9 +44,8 @@ def test_a_perfect_model_of_a_world_that_redraws_its_states():
     assert (found["same_code"], found["state_share"], found["collisions"], found["splits"]) == (100, 100, 0, 0)
     assert found["drift"]["100"] == {"bits": 100, "exact": 100, "episodes": 30}
     assert found["summary"] == (
-        "At least 95% of imagined codes are exact for 100 steps, the longest roll-out tested; 0.0% of the frames "
-        "share a code with another state. "
-        "Not tested, so there is no overall verdict: graph (no true graphs were given)."
+        "Roll-outs stay at least 95% exact for all 100 steps tested; 0.0% of the frames share a code with another "
+        "state. No overall verdict, because one question was not tested: graph (no true graphs were given)."
     )
     assert json.loads(json.dumps(found)) == found
 
@@ -59,10 +58,10 @@ def test_without_labels_and_episodes_the_other_questions_are_answered():
     assert found["redrawn"] is None
     assert list(found["drift"]) == ["1"]  # single transitions
     assert found["summary"].startswith(
-        "At least 95% of imagined codes are exact for 1 step, the longest roll-out tested; whether states share a "
-        "code is not known. Not tested, so there is no overall verdict: stability (the data has no episodes, "
+        "Roll-outs stay at least 95% exact for the 1 step tested; whether states share a code is not known. "
+        "No overall verdict, because five questions were not tested: stability (the data has no episodes, "
     )
-    assert "rollout (correct up to 1 step, the longest roll-out)" in found["summary"]
+    assert "rollout (holds up to 1 step, the longest tested)" in found["summary"]
     assert "reliable" not in found["summary"]
 
 
@@ -74,11 +73,11 @@ def test_short_roll_outs_do_not_fail_the_rollout_question(horizon, answer):
     assert "Failed" not in found["summary"]
 
 
-def test_splits_are_not_tested_where_states_are_never_redrawn():
+def test_consistency_is_not_tested_where_states_are_never_redrawn():
     found = certify(encode, predict, ring_transitions())
     assert (found["splits"], found["redrawn"]) == (0, 0)
-    assert answer_of(found)["splits"] == NOT_TESTED
-    assert answer_of(certify(encode, predict, redrawn(ring_transitions())))["splits"] == YES
+    assert answer_of(found)["consistency"] == NOT_TESTED
+    assert answer_of(certify(encode, predict, redrawn(ring_transitions())))["consistency"] == YES
 
 
 def test_stability_is_not_tested_where_states_are_never_redrawn():
@@ -99,7 +98,7 @@ def test_a_code_that_depends_on_the_rendering_is_detected():
     found = certify(handwriting, move, redrawn(ring_transitions()))
     assert answer_of(found)["stability"] == answer_of(found)["next"] == NO
     assert answer_of(found)["collisions"] == YES
-    assert answer_of(found)["splits"] == NO
+    assert answer_of(found)["consistency"] == NO
     assert found["same_code"] == pytest.approx(50, abs=3)
     assert found["state_share_min"] == pytest.approx(0, abs=5)
     assert found["state_share"] == pytest.approx(80, abs=2)
@@ -160,7 +159,7 @@ def test_the_summary_names_what_failed():
     assert found["summary"] == summary(found)
     assert "Imagined codes are unreliable, even one step ahead." in found["summary"]
     assert "Failed: next, rollout." in found["summary"]
-    assert "no overall verdict: stability (the data always draws a state the same way); splits (" in found["summary"]
+    assert "not tested: stability (the data always draws a state the same way); consistency (" in found["summary"]
 
 
 def test_a_model_is_called_reliable_only_if_every_question_is_answered_with_yes():

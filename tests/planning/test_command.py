@@ -39,11 +39,11 @@ def test_a_task_is_tried_in_its_world(cli, planning_run, planning_data, tmp_path
     words = ("plan-level", planning_run, "--data", planning_data, "--seconds", 0.1)
     status, out, _ = cli(*words, "--strip", tmp_path / "acted.png")
     assert status == 0
-    assert "task 0 (level 2000, shortest plan longer than 8 actions): breadth_first, goal " in out
+    assert "task 0 (level 2000, kind: more than 8 actions): breadth_first, goal " in out
     assert "drawn by a decoder fitted afterwards" in out
     status, out, _ = cli(*words, "--task", 54, "--json")
     assert status == 0
-    assert json.loads(out)["task"] == "level 2054, shortest plan longer than 8 actions"
+    assert json.loads(out)["task"] == "level 2054, kind: more than 8 actions"
 
 
 def test_entries_are_added_to_a_results_file(cli, planning_run, planning_data, tmp_path):

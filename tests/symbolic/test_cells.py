@@ -90,11 +90,11 @@ def walked(atom: Atom, board: np.ndarray, row: int, col: int) -> bool:
 @pytest.mark.parametrize(
     ("atom", "sign", "text"),
     [
-        (Atom("at", (1, EDGE), "up", 1), True, "the next cell up is 01 or the edge"),
-        (Atom("at", (1,), "left", 3), False, "3 cells left is not 01"),
-        (Atom("nearest", (2,), "down", among=(1, 2)), True, "the nearest 01 or 10 down is 10"),
-        (Atom("nearest", (EDGE,), "down", among=(1, 2)), True, "no cell down is 01 or 10"),
-        (Atom("nearest", (1,), "down", among=(1,)), False, "no cell down is 01"),
+        (Atom("at", (1, EDGE), "up", 1), True, "the cell above is 01 or outside the board"),
+        (Atom("at", (1,), "left", 3), False, "the cell 3 steps to the left is not 01"),
+        (Atom("nearest", (2,), "down", among=(1, 2)), True, "the first 01-or-10 cell below is 10"),
+        (Atom("nearest", (EDGE,), "down", among=(1, 2)), True, "no cell below is 01 or 10"),
+        (Atom("nearest", (1,), "down", among=(1,)), False, "no cell below is 01"),
         (Atom("anywhere", (2,)), False, "no cell is 10"),
     ],
 )

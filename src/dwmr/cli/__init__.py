@@ -9,6 +9,7 @@ import warnings
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 from typer.models import CommandInfo
 
 import dwmr
@@ -28,7 +29,34 @@ def _order(command: CommandInfo) -> int:
 
 app.registered_commands.sort(key=_order)
 
-for _command in app.registered_commands:  # paragraphs of help texts fill the width of the terminal
+
+class _PlainHelp:
+    """Shows required arguments as RUN instead of {RUN}, and no type for flags."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        pieces: list[str] = super().collect_usage_pieces(ctx)  # type: ignore[misc]
+        return [piece[1:-1] if piece.startswith("{") else piece for piece in pieces]
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False):
+                param.metavar = ""
+        return params
+
+
+class _Command(_PlainHelp, TyperCommand):
+    pass
+
+
+class _Group(_PlainHelp, TyperGroup):
+    pass
+
+
+app.info.cls = _Group
+for _command in app.registered_commands:
+    _command.cls = _Command
+    # paragraphs of help texts fill the width of the terminal
     _paragraphs = (inspect.getdoc(_command.callback) or "").split("\n\n")
     _command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in _paragraphs)
 

@@ -12,8 +12,8 @@ import typer
 import dwmr
 from dwmr.cli import tables
 from dwmr.cli.common import (
-    DATA_HELP,
     MOST_SEEDS,
+    PRESET_DATA_HELP,
     AsJson,
     Device,
     Overwrite,
@@ -52,7 +52,7 @@ def tune(
         ),
     ],
     trials: Annotated[int, typer.Option(help="Number of configurations to try.", min=1)] = 64,
-    data: Annotated[Path | None, typer.Option(help=DATA_HELP.format("preset"))] = None,
+    data: Annotated[Path | None, typer.Option(help=PRESET_DATA_HELP)] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Fix an option, so that it is not searched. Can be repeated."),
@@ -66,11 +66,13 @@ def tune(
 
     The first trials are random, later ones are chosen by the scores so far. The best are trained longer, and the very
     best are trained again with new seeds. The score is measured on validation data: with labels, it is the F1 of the
-    board one step ahead (imagination in dwmr evaluate); without labels, it is the amount of information that predicted
-    and encoded codes share. An interrupted study continues with the same command.
+    board one step ahead (imagination in dwmr evaluate); without labels, it is the sum of the squared canonical
+    correlations between predicted and encoded codes, which is at most the number of bits. An interrupted study
+    continues with the same command.
 
-    The best configuration is written to a JSON file: beside a file study.journal it is study.json; for a database it is
-    in the working directory. Train with it: dwmr train PRESET --config study.json.
+    The best configuration is written to a JSON file: study.json beside the journal study.journal, or
+    sqlite-puzzle-db.json in the working directory for the database sqlite:///puzzle.db. Train with it: dwmr train
+    PRESET --config study.json.
     """
     from dwmr import tuning
 
@@ -105,7 +107,8 @@ def reproduce(
         str,
         typer.Argument(
             metavar="TABLE",
-            help="table1: six models; table2: training schemes; table3: parts left out; strong: our strong presets.",
+            help="table1: comparison of six models; table2: training schemes; table3: ablations; "
+            "strong: our strong presets.",
         ),
     ],
     only: Annotated[list[str] | None, typer.Option(metavar="ROW|COLUMN|ROW,COLUMN", help=ONLY_HELP)] = None,

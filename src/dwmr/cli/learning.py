@@ -12,8 +12,8 @@ import typer
 import dwmr
 from dwmr.cli import tables
 from dwmr.cli.common import (
-    DATA_HELP,
     MOST_SEEDS,
+    PRESET_DATA_HELP,
     PRESET_HELP,
     AsJson,
     Device,
@@ -49,7 +49,7 @@ from dwmr.training.trainer import check_choices
 def train(
     name: Annotated[str, typer.Argument(metavar="PRESET", help=PRESET_HELP)],
     run: Annotated[Path, typer.Option("--out", help="Run folder to create. Without --resume, it must not exist yet.")],
-    data: Annotated[Path | None, typer.Option(help=DATA_HELP.format("preset"))] = None,
+    data: Annotated[Path | None, typer.Option(help=PRESET_DATA_HELP)] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue an interrupted run in --out, or start it if there is none.")
     ] = False,
@@ -81,8 +81,9 @@ def train(
     """Train a world model.
 
     The preset auto chooses networks and settings from your data, and ends with a verdict: exact (plan with the model),
-    readable (states can be read from its codes, but do not plan with it), or failed (exit status 3). Other presets have
-    fixed settings, made for one world.
+    readable (states can be read from its codes, but do not plan with it), or failed (exit status 3). In Python,
+    dwmr.fit does the same. The presets generic/MODEL hold start values for your own data, to be tuned with dwmr tune;
+    the settings of all other presets were made for one world.
 
     The run folder holds the configuration, the weights and a record of every epoch. It is saved after every epoch, so
     it can be used while training continues, and an interrupted run continues with --resume.
@@ -148,8 +149,10 @@ def distil(
 ) -> None:
     """Self-distill: retrain a model on target codes that combine the outputs of its encoder and its predictor.
 
-    It helps most where encoder and predictor often disagree. It uses the training transitions and no labels. If the
-    model has a decoder, it is copied unchanged.
+    A target bit is 1 if the sum of the encoder's logit for the next image and the predictor's logit is at least 0.
+    Before they are added, each network's logits are rescaled, so that an overconfident network counts for less. It
+    helps most where the two often disagree. It uses the training transitions and no labels. A decoder is copied
+    unchanged.
     """
     check_output(folder, inputs=[run, data])
     info, model = open_model(run, device)

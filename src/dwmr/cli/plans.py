@@ -12,7 +12,7 @@ import typer
 
 from dwmr.cli import tables
 from dwmr.cli.common import (
-    DATA_HELP,
+    RUN_DATA_HELP,
     TASK_HELP,
     AsJson,
     Device,
@@ -49,15 +49,17 @@ from dwmr.worlds.registry import WORLDS, action_names, tasks_of
 STARTS = 20_000  # training frames that imagined walks begin from
 
 PREPARING = "Only used by the first call, which prepares the run for planning. "
-Data = Annotated[Path | None, typer.Option(help=PREPARING + DATA_HELP.format("run"))]
+Data = Annotated[Path | None, typer.Option(help=PREPARING + RUN_DATA_HELP)]
 PLANNER_HELP = (
-    "breadth_first: finds a shortest plan; astar: visits fewer states by estimating the actions that are left, for "
-    "large worlds (see dwmr train-heuristic); batch_astar: visits 10,000 states at a time, for large worlds on a GPU."
+    "breadth_first: finds a shortest plan; astar: visits fewer states, guided by an estimate of the remaining "
+    "actions; for large worlds (see dwmr train-heuristic); batch_astar: visits 10,000 states at a time; for large "
+    "worlds on a GPU."
 )
 OnePlanner = Annotated[str, typer.Option(help=PLANNER_HELP)]
 ENTRIES_HELP = (
     f"Planner or baseline to evaluate; can be repeated. Planners: {', '.join(PLANNERS)}. Baselines: simulator searches "
-    "the true world, greedy_step takes the action that brings it nearest to the goal, random takes any. Default: all."
+    "the true world, greedy_step takes the action after which the heuristic estimates the fewest remaining actions, "
+    "random takes any. Default: all."
 )
 Seconds = Annotated[float, typer.Option(help="Time limit of one search, in seconds.", min=0)]
 StripPath = Annotated[Path | None, typer.Option("--strip", help="Draw the plan as a strip of images in this PNG file.")]
@@ -88,8 +90,9 @@ def plan(
     The outcome is "solved", "exhausted" (every state that the model can reach was searched, and no plan exists), or
     "out of budget" (the time limit was reached; the actions lead to the state that seems nearest to the goal).
 
-    The first call prepares the run: it learns which actions are possible, how many bits two codes of the same state may
-    differ in, and how to draw codes, and stores this in RUN/planning. Later calls need neither data nor training.
+    The first call prepares the run: it learns which actions are possible, estimates how many bits may differ between
+    codes of one state, and trains a decoder for drawing, if the model has none. All of this is stored in RUN/planning,
+    so later calls need neither data nor training.
     """
     search = find_planner(planner)
     _check_strip(strip, overwrite, [run, data, start, goal])
@@ -128,8 +131,8 @@ def plan_level(
     """Solve one task of the run's built-in world by acting in it.
 
     The agent follows its plan, and plans again when the outcome differs from the prediction. It stops when it believes
-    that it has reached the goal, after 100 actions, or after searching for three times --seconds. The task is solved if
-    the true state is the goal.
+    that it has reached the goal, when it still has no plan after 20 random actions, after 100 actions, or when its
+    total search time exceeds 3 × --seconds. The task is solved if the true state is the goal.
     """
     find_planner(planner)
     _check_strip(strip, overwrite, [run, data])
@@ -161,7 +164,11 @@ def plan_tasks(
     seconds: Seconds = Limits.seconds,
     trials: Annotated[
         int | None,
-        typer.Option(help="Number of tasks per kind; IceSlider has two kinds, the others one. Default: all.", min=1),
+        typer.Option(
+            help="Number of tasks per kind. IceSlider has two kinds: levels that need more than 8 actions "
+            "(min_solution_8), and levels that need more than 1 (min_solution_1); other worlds have one. Default: all.",
+            min=1,
+        ),
     ] = None,
     results: Annotated[
         Path | None, typer.Option("--out", help="JSON file to add the results to. It is created if missing.")
@@ -237,8 +244,9 @@ def train_heuristic(
 ) -> None:
     """Train a heuristic, a network that estimates how many actions lead from one code to another.
 
-    It learns from random walks that the model imagines from training images. It is stored in RUN/planning. The planners
-    astar and batch_astar use it from then on, instead of the number of bits that differ; breadth_first needs none.
+    It learns from random walks that the model imagines from training images. It is stored in RUN/planning.
+    Afterwards, astar and batch_astar use it instead of their default heuristic, which is based on the Hamming distance
+    to the goal code. breadth_first searches without a heuristic.
     """
     check_output(run / prepared.HEURISTIC, overwrite=overwrite, written=True)
     info, model = open_model(run, device)

@@ -128,7 +128,7 @@ def last_epoch(metrics: list[dict[str, Any]]) -> str:
     exact = ""
     if "val" in last:
         exact = f"; next code exact in {last['val']['exact_next']:.1f}% of validation transitions"
-        exact += " (collisions: run dwmr evaluate)"
+        exact += " (run `dwmr evaluate` to check for collisions)"
     epochs = "1 epoch" if last["epoch"] == 1 else f"{last['epoch']} epochs"
     return f"{epochs}; {terms}; {bits['flips']:.1f} bits flipped per action, {bits['dead']} dead bits{exact}"
 

@@ -14,6 +14,7 @@ YES, PARTLY, NO, NOT_TESTED = "yes", "partly", "no", "not tested"
 MIN_EXACT = 95.0  # percent of whole codes: below this a roll-out no longer counts as correct
 NOISE_STRENGTH = "0.05"  # on the [0, 1] scale, about the noise of a camera
 ROLLOUT_STEPS = 100
+COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 SHARE_TOLERANCE = 2.0  # percentage points by which two shares of codes may differ and still count as equal
 ASKED_OF_CONSTANT_CODES = {"bits", "collisions", "graph"}  # a code that never changes passes the others trivially
 NO_LABELS = "the data has no labels"
@@ -90,7 +91,9 @@ def summary(certificate: Certificate) -> str:
             found.append(f"{title}: {', '.join(each['name'] for each in given[answer])}.")
     if given[NOT_TESTED]:
         reasons = "; ".join(f"{each['name']} ({each['remark']})" for each in given[NOT_TESTED])
-        found.append(f"Not tested, so there is no overall verdict: {reasons}.")
+        count = len(given[NOT_TESTED])
+        untested = f"{COUNTS[count]} {'question was' if count == 1 else 'questions were'} not tested"
+        found.append(f"No overall verdict, because {untested}: {reasons}.")
     elif len(given[YES]) == len(QUESTIONS):
         found.append("Every question is answered with yes: the model is reliable.")
     return " ".join(found)
@@ -107,11 +110,12 @@ def _about_codes(certificate: Certificate) -> str:
         encoder = certificate["redrawn"] and exact and min(exact) >= certificate["same_code"] - SHARE_TOLERANCE
         cause = " The cause is the encoder: it gives two frames of one state different codes just as often."
         return "Imagined codes are unreliable, even one step ahead." + (cause if encoder else "")
-    limit = ", the longest roll-out tested" if steps == longest else ", but not longer"
+    tested = f"{'the' if steps == 1 else 'all'} {_count(steps)} tested"
+    span = tested if steps == longest else f"{_count(steps)}, but not longer"
     shared = "whether states share a code is not known"
     if collisions is not None:
         shared = f"{collisions:.1f}% of the frames share a code with another state"
-    return f"At least {MIN_EXACT:g}% of imagined codes are exact for {_count(steps)}{limit}; {shared}."
+    return f"Roll-outs stay at least {MIN_EXACT:g}% exact for {span}; {shared}."
 
 
 def _longest(drift: Mapping[str, Any]) -> int:
@@ -154,9 +158,12 @@ def _rollout(certificate: Certificate) -> Finding:
     drift = certificate["drift"]
     steps, longest = correct_steps(drift), _longest(drift)
     if steps == longest < ROLLOUT_STEPS:
-        return None, f"correct up to {_count(longest)}, the longest roll-out" if longest else "no episodes to follow"
-    last = f"{drift[str(longest)]['exact']:.1f}% after {longest:,}"
-    return steps, f"with at least {MIN_EXACT:g}% of the codes exact; {last}"
+        return None, f"holds up to {_count(longest)}, the longest tested" if longest else "no episodes to follow"
+    exact = f"{drift[str(longest)]['exact']:.1f}% exact"
+    if steps == longest:
+        return steps, f"holds up to {_count(steps)}, the longest tested; {exact} there"
+    held = f"holds up to {_count(steps)}" if steps else "does not hold even after 1 step"
+    return steps, f"{held}; {exact} after {_count(longest)}"
 
 
 def _collisions(certificate: Certificate) -> Finding:
@@ -165,7 +172,7 @@ def _collisions(certificate: Certificate) -> Finding:
     return certificate["collisions"], "of frames have a code that also stands for another state"
 
 
-def _splits(certificate: Certificate) -> Finding:
+def _consistency(certificate: Certificate) -> Finding:
     if "splits" not in certificate:
         return None, NO_LABELS
     if certificate["splits"] == 0 and not certificate["redrawn"]:
@@ -187,8 +194,8 @@ QUESTIONS = (
     Question("stability", "Does a state keep its code when it is drawn differently?", _same_code, 99, 80),
     Question("noise", "Does a frame keep its code under slight pixel noise?", _noise, 99, 80),
     Question("next", "Is the next code predicted correctly?", _next, 99, 80),
-    Question("rollout", "Do roll-outs of 100 steps stay correct?", _rollout, ROLLOUT_STEPS, 10, unit="steps"),
+    Question("rollout", "Are at least 95% of codes exact after 100 steps?", _rollout, ROLLOUT_STEPS, 10, unit="steps"),
     Question("collisions", "Do different states have different codes?", _collisions, 0.1, 5),
-    Question("splits", "Does every state have only one code?", _splits, 1, 20),
+    Question("consistency", "Does every state have only one code?", _consistency, 1, 20),
     Question("graph", "Is the learned world the true one?", _graph, 99, 50),
 )

@@ -15,6 +15,7 @@ import numpy as np
 from dwmr.models.world_model import WorldModel
 
 DIRECTIONS = {"up": (-1, 0), "right": (0, 1), "left": (0, -1), "down": (1, 0)}
+PLACES = {"up": "above", "right": "to the right", "left": "to the left", "down": "below"}
 MAX_SYMBOLS = 16
 ALL_SETS, PAIRS = 5, 8  # with more symbols than these, atoms name at most two symbols, or one
 MIN_SHARE = 1e-3  # of all cells must show a pattern of bits for it to be a symbol
@@ -77,7 +78,7 @@ class Symbols:
 
     def name(self, symbol: int) -> str:
         if symbol == self.edge:
-            return "the edge"
+            return "outside the board"
         return format(self.patterns[symbol], f"0{self.layout.depth}b")
 
     def read(self, codes: np.ndarray) -> np.ndarray:
@@ -111,16 +112,17 @@ class Atom:
 
     def text(self, symbols: Symbols, sign: bool = True) -> str:
         shown, sought = (" or ".join(map(symbols.name, each)) for each in (self.shows, self.among))
+        place = PLACES.get(self.direction, "")
         verb = "is" if sign else "is not"
         if self.kind == "anywhere":
             return f"{'some' if sign else 'no'} cell is {shown}"
         if self.kind == "at":
-            place = "the next cell" if self.distance == 1 else f"{self.distance} cells"
-            return f"{place} {self.direction} {verb} {shown}"
+            steps = "" if self.distance == 1 else f"{self.distance} steps "
+            return f"the cell {steps}{place} {verb} {shown}"
         if self.shows == (symbols.edge,) or len(self.among) == 1:
             some = sign == (self.shows != (symbols.edge,))
-            return f"{'some' if some else 'no'} cell {self.direction} is {sought}"
-        return f"the nearest {sought} {self.direction} {verb} {shown}"
+            return f"{'some' if some else 'no'} cell {place} is {sought}"
+        return f"the first {sought.replace(' ', '-')} cell {place} {verb} {shown}"
 
 
 def all_atoms(symbols: Symbols) -> list[Atom]:

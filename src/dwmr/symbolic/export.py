@@ -92,7 +92,11 @@ def _listing(model: SymbolicModel, picture: bool) -> str:
     ]
     if isinstance(rules, CellRules):
         rows, cols = rules.symbols.layout.rows, rules.symbols.layout.cols
-        lines += ["", f"The rules are shared by the {rows}×{cols} cells of the code. A cell is named by its bits."]
+        shared = (
+            f"The rules are shared by the {rows}×{cols} cells of the code. A cell is named by its bits, such as 000."
+        )
+        edge = "Outside the board there are no bits, so there “is 000” is false and “is not 000” is true."
+        lines += ["", shared, edge]
     if picture:
         lines += ["", f"![What cells of each symbol look like]({PICTURE})"]
     for name, listed in zip(model.actions, rules.by_action):

@@ -96,8 +96,8 @@ class CellRules:
 
     def in_words(self, rule: Rule) -> str:
         conditions = [self.atoms[feature].text(self.symbols, sign) for feature, sign in rule.literals]
-        when = f" when {' and '.join(conditions)}" if conditions else ""
-        return f"a cell that is {self.symbols.name(rule.own)} becomes {self.symbols.name(rule.target)}{when}"
+        when = f" if {', and '.join(conditions)}" if conditions else ""
+        return f"{self.symbols.name(rule.own)} → {self.symbols.name(rule.target)}{when}"
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ class IceSlider(GridWorld):
         task = super(IceSlider, replace(self, min_solution=longer_than)).task(number, kind, seed)
         return replace(
             task,
-            name=f"level {number}, shortest plan longer than {longer_than} actions",
+            name=f"level {number}, kind: more than {longer_than} actions",
             generator=rng(seed, "planning", self.name, number, longer_than),
         )
 
