@@ -69,23 +69,6 @@ def test_train_then_evaluate_with_every_promised_figure(cli, data, tmp_path):
     assert "Reliability" in page.read_text()
 
 
-def test_a_distilled_run_is_a_run_like_any_other(cli, data, trained, tmp_path):
-    folder = tmp_path / "distilled"
-    words = ["distil", trained, "--data", data, "--out", folder, "--rounds", "2", "--epochs", "1", "--batch", "64"]
-    status, out, _ = cli(*words)
-    assert status == 0
-    assert "round 2: encoder and predictor agree in" in out
-    assert "a model of 192 bits" in out
-    stored = json.loads((folder / "run.json").read_text())["distilled"]
-    assert len(stored["lessons"]) == 2
-    assert dwmr.models.run_folder.read_info(folder).distilled == stored
-    assert dwmr.models.run_folder.read_info(trained).distilled is None
-    assert cli("evaluate", folder, "--data", data, "--horizon", "2")[0] == 0
-    status, _, err = cli(*words)
-    assert status == 2
-    assert "exists already" in err
-
-
 def test_certify_answers_in_words_and_in_figures(cli, data, trained):
     words = ["certify", trained, "--data", data, "--levels", 3, "--horizon", 20]
     status, out, _ = cli(*words)
@@ -211,9 +194,7 @@ def test_presets_are_listed(cli):
 PLANNING = ["plan", "plan-level", "plan-tasks", "train-heuristic"]
 
 
-@pytest.mark.parametrize(
-    "command", ["collect", "train", "distil", "evaluate", "certify", "export", "tune", "presets", *PLANNING]
-)
+@pytest.mark.parametrize("command", ["collect", "train", "evaluate", "certify", "export", "tune", "presets", *PLANNING])
 def test_help_has_an_example(cli, command):
     status, out, _ = cli(command, "--help")
     assert status == 0
@@ -272,8 +253,6 @@ BAD = [
     (["train", "iceslider/dwmr", "--out", "x", "--seeds", "0-99999999999"], "1000"),
     (["train", "iceslider/dwmr", "--out", "x", "--fast", "very"], "'auto' or 'off'"),
     (["train", "iceslider/dwmr", "--out", "x", "--device", "meta"], "meta"),
-    (["distil", "nowhere", "--out", "x"], "not a run folder"),
-    (["distil", "nowhere", "--out", "x", "--rounds", "0"], "--rounds"),
     (["evaluate", "nowhere", "--split", "tset"], "'test'"),
     (["certify", "nowhere", "--split", "tset"], "'test'"),
     (["certify", "nowhere"], "not a run folder"),

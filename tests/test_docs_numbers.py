@@ -173,22 +173,6 @@ def test_a_shifted_board(title, row):
     shows(table(BEYOND, "board shifted by")[title], wanted)
 
 
-@pytest.mark.parametrize(
-    ("title", "model"),
-    [
-        ("noisy 8-puzzle, late views", "8puzzle-noisy/strong-late-looks"),
-        ("noisy IceSlider, margin 0.15", "iceslider-noisy/strong-narrow-margin"),
-    ],
-)
-def test_self_distillation(title, model):
-    runs = results("distilled.json")[model]["runs"].values()
-    assert len(runs) == 10
-    wanted = [mean(run[when][part] for run in runs) for when in ("before", "after") for part in PARTS]
-    names = ("board_imagination", "exact_next", "same_code", "exact_1000", "f1_100")
-    wanted += [mean(run[when][name] for run in runs) for name in names for when in ("before", "after")]
-    shows(table(BEYOND, "ten runs")[title], wanted)
-
-
 @pytest.mark.parametrize("planner", ["breadth_first", "astar", "simulator", "greedy_step", "random"])
 @pytest.mark.parametrize("title", BENCHMARKS)
 def test_planning(title, planner):

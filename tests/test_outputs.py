@@ -159,7 +159,6 @@ def test_an_export_replaces_an_export_alone(cli, run, data, tmp_path):
 
 def test_data_and_runs_are_never_replaced(cli, run, data, tmp_path, no_work):
     assert "exists already" in refused(cli, "collect", "iceslider", "--out", data)
-    assert "exists already" in refused(cli, "distil", run, "--data", data, "--out", tmp_path)
     assert "not a run folder" in refused(cli, "train", "iceslider/dwmr", "--out", tmp_path, "--data", data, "--resume")
 
 

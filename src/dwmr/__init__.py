@@ -14,7 +14,6 @@ from dwmr.evaluation.evaluate import evaluate
 from dwmr.models.world_model import WorldModel
 from dwmr.presets import preset
 from dwmr.training import losses, objectives
-from dwmr.training.distillation import distil
 from dwmr.training.objectives import Objective
 from dwmr.training.trainer import Run, fit, train, train_many
 from dwmr.version import __version__
@@ -31,7 +30,6 @@ __all__ = [
     "WorldModel",
     "__version__",
     "certify",
-    "distil",
     "evaluate",
     "fit",
     "load_rollouts",

@@ -17,7 +17,7 @@ from dwmr.cli import campaigns, collecting, evaluating, exporting, learning, pla
 from dwmr.cli.common import app, err, say
 from dwmr.errors import ExportFailed, InputError, TrainingDiverged
 
-COMMANDS = ["collect", "inspect", "presets", "train", "evaluate", "certify", "explore", "distil", "train-heuristic"]
+COMMANDS = ["collect", "inspect", "presets", "train", "evaluate", "certify", "explore", "train-heuristic"]
 COMMANDS += ["plan", "plan-level", "plan-tasks", "export", "tune", "reproduce"]
 
 

@@ -38,7 +38,7 @@ Seed = Annotated[int, typer.Option(help="Random seed.", min=0)]
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one, else the CPU), cpu, cuda or cuda:N.")]
 OVERWRITE_HELP = "Replace existing output files. Files that dwmr did not write are never replaced."
 Overwrite = Annotated[bool, typer.Option("--overwrite", help=OVERWRITE_HELP)]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, written by dwmr train or dwmr distil.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, written by dwmr train.")]
 DATA_HELP = (
     "Data folder or .npz file. Default: the standard data of the {}'s world, collected into the cache (~/.cache/dwmr) "
     "if missing. Required for {}."

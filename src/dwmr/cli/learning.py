@@ -1,8 +1,7 @@
-"""`dwmr train`, `dwmr distil` and `dwmr presets`."""
+"""`dwmr train` and `dwmr presets`."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,13 +16,11 @@ from dwmr.cli.common import (
     PRESET_HELP,
     AsJson,
     Device,
-    RunData,
     Seed,
     app,
     err,
     example,
     load_data,
-    open_model,
     out,
     parse_settings,
     print_json,
@@ -31,8 +28,7 @@ from dwmr.cli.common import (
 )
 from dwmr.config import FACTOR_SUFFIX, option_names
 from dwmr.errors import InputError, TrainingDiverged
-from dwmr.files import check_output
-from dwmr.models.run_folder import checkpoint_digest, read_info, save_model
+from dwmr.models.run_folder import read_info
 from dwmr.models.verdict import FAILED
 from dwmr.models.world_model import resolve_device
 from dwmr.presets import PRESETS, TUNED, preset
@@ -131,46 +127,6 @@ def train(
 
 def _verdict_of(result: dwmr.Run) -> dict[str, Any]:
     return {} if result.verdict is None else {"verdict": result.verdict.to_dict()}
-
-
-@app.command(epilog=example("dwmr distil runs/p --out runs/p2", "dwmr distil runs/p --out runs/p2 --rounds 3"))
-def distil(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of the model to retrain. It is not changed.")],
-    folder: Annotated[Path, typer.Option("--out", help="Run folder to create. It must not exist yet.")],
-    rounds: Annotated[
-        int, typer.Option(help="Number of rounds. The model of each round computes the targets of the next.", min=1)
-    ] = 2,
-    epochs: Annotated[int, typer.Option(help="Epochs in each round.", min=1)] = 4,
-    batch: Annotated[int, typer.Option(help="Transitions in each minibatch.", min=2)] = 256,
-    data: RunData = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-    as_json: AsJson = False,
-) -> None:
-    """Self-distill: retrain a model on target codes that combine the outputs of its encoder and its predictor.
-
-    A target bit is 1 if the sum of the encoder's logit for the next image and the predictor's logit is at least 0.
-    Before they are added, each network's logits are rescaled, so that an overconfident network counts for less. It
-    helps most where the two often disagree. It uses the training transitions and no labels. A decoder is copied
-    unchanged.
-    """
-    check_output(folder, inputs=[run, data])
-    info, model = open_model(run, device)
-    train = load_data(data, info.config.benchmark).train
-    found = dwmr.distil(model, train, rounds=rounds, epochs=epochs, batch_size=batch, seed=seed)
-    options = {"epochs": epochs, "batch_size": batch, "seed": seed}
-    origin = {"run": checkpoint_digest(run), **options, "lessons": found.rounds}
-    save_model(folder, found.model, dataclasses.replace(info, data=train.fingerprint(), distilled=origin))
-    if as_json:
-        print_json(origin)
-        return
-    for number, lesson in enumerate(found.rounds, start=1):
-        say(
-            f"round {number}: encoder and predictor agree in {100 * lesson['agreement']:.2f}% of the bits; encoding "
-            f"loss {lesson['encoding_loss'][0]:.4f} to {lesson['encoding_loss'][-1]:.4f}, prediction loss "
-            f"{lesson['prediction_loss'][0]:.4f} to {lesson['prediction_loss'][-1]:.4f}"
-        )
-    say(f"{folder}: a model of {model.bits} bits")
 
 
 @app.command(epilog=example("dwmr presets", "dwmr presets --json"))

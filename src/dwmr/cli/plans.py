@@ -209,7 +209,7 @@ def plan_tasks(
         "heuristic": agent.network is not None,
     }
     about: dict[str, Any] = {"machine": describe_machine(model.device), "agent": agent.about, "made_with": made_with}
-    about |= {"set": changes(info.config), "distilled": info.distilled is not None}
+    about["set"] = changes(info.config)
     digits = agent.about.get("digits", "mnist")  # tasks in the handwriting of the data
     entries = {}
     for name in names:

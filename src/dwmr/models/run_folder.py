@@ -47,7 +47,6 @@ class RunInfo:
     own_parts: tuple[str, ...]  # "encoder", "predictor", "decoder", "objective": made by the user
     data: str  # fingerprint of the training data
     versions: Mapping[str, str]
-    distilled: Mapping[str, Any] | None = None  # from which run and how, if it was
     verdict: Mapping[str, Any] | None = None  # on the finished model, see `dwmr.models.verdict`
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,7 +80,6 @@ def read_info(folder: str | Path) -> RunInfo:
             "config": Config.from_dict(stored["config"]),
             "image_shape": tuple(stored["image_shape"]),
             "own_parts": tuple(stored["own_parts"]),
-            "distilled": stored.get("distilled"),
             "verdict": stored.get("verdict"),
         }
         return RunInfo(**{each.name: stored[each.name] for each in dataclasses.fields(RunInfo)})
@@ -89,11 +87,6 @@ def read_info(folder: str | Path) -> RunInfo:
         raise InputError(f"{path}: {error}") from error
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"{path} is damaged: {error!r}") from error
-
-
-def epochs_done(folder: str | Path) -> int:
-    """The number of epochs that the folder's checkpoint has finished."""
-    return read_tensors(folder)[1]
 
 
 def checkpoint_digest(folder: str | Path) -> str:
@@ -154,14 +147,6 @@ def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
             break
         records.append(record)
     return records
-
-
-def save_model(folder: str | Path, model: nn.Module, info: RunInfo) -> None:
-    """A run folder with the finished model alone: it can be used like any other, but not be trained further."""
-    with atomic_folder(folder) as fresh:
-        atomic_write_json(fresh / RUN, info.to_dict())
-        tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
-        _write_tensors(fresh, tensors, info.config.epochs)
 
 
 def _write_tensors(folder: str | Path, tensors: Mapping[str, Tensor], epoch: int) -> None:

@@ -98,14 +98,9 @@ class WorldModel(nn.Module):
     @torch.no_grad()
     def encode(self, images: Array, batch: int = 1024) -> Tensor:
         """uint8 images (N, C, H, W) to bool (N, K)."""
-        return threshold(torch.sigmoid(self.encode_logits(images, batch))).bool()
-
-    @torch.no_grad()
-    def encode_logits(self, images: Array, batch: int = 1024) -> Tensor:
-        """uint8 images (N, C, H, W) to the logits (N, K) of their bits."""
         self._check_images(images)
         with self._evaluating():
-            return self._chunked(lambda x: self.encoder(self.normalize(x)), batch, images)
+            return self._chunked(lambda x: _as_bits(self.encoder(self.normalize(x))), batch, images)
 
     @torch.no_grad()
     def predict(self, bits: Array, actions: Array, batch: int = 4096) -> Tensor:
@@ -113,13 +108,6 @@ class WorldModel(nn.Module):
         bits, actions = self._check_codes(bits, actions, action_axes=1)
         with self._evaluating():
             return self._chunked(self._next_bits, batch, bits, actions)
-
-    @torch.no_grad()
-    def predict_logits(self, bits: Array, actions: Array, batch: int = 4096) -> Tensor:
-        """bool (N, K) and actions (N,) to the logits (N, K) of the next bits."""
-        bits, actions = self._check_codes(bits, actions, action_axes=1)
-        with self._evaluating():
-            return self._chunked(self._next_logits, batch, bits, actions)
 
     @torch.no_grad()
     def imagine(self, bits: Array, actions: Array, batch: int = 4096) -> Tensor:
@@ -142,11 +130,8 @@ class WorldModel(nn.Module):
         with self._evaluating():
             return self._chunked(paint, batch, self._check_bits(bits))
 
-    def _next_logits(self, bits: Tensor, actions: Tensor) -> Tensor:
-        return self.predictor(bits.to(self.mean.dtype), self.one_hot(actions))
-
     def _next_bits(self, bits: Tensor, actions: Tensor) -> Tensor:
-        return threshold(torch.sigmoid(self._next_logits(bits, actions))).bool()
+        return _as_bits(self.predictor(bits.to(self.mean.dtype), self.one_hot(actions)))
 
     def _roll(self, bits: Tensor, actions: Tensor) -> Tensor:
         path = []
@@ -223,6 +208,10 @@ def resolve_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"device {name!r} cannot be used here: {str(error).splitlines()[0]}") from error
     return device
+
+
+def _as_bits(logits: Tensor) -> Tensor:
+    return threshold(torch.sigmoid(logits)).bool()
 
 
 def _as_tensor(array: Array) -> Tensor:
