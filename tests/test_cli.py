@@ -23,7 +23,7 @@ def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli") / "ice"
     from dwmr.data.collect import collect_world
 
-    collect_world("iceslider", folder, transitions=400, progress=False)
+    collect_world("iceslider", folder, transitions=400)
     return folder
 
 

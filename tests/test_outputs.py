@@ -22,7 +22,7 @@ def data(tmp_path_factory):
     from dwmr.data.collect import collect_world
 
     folder = tmp_path_factory.mktemp("outputs") / "ice"
-    collect_world("iceslider", folder, transitions=400, progress=False)
+    collect_world("iceslider", folder, transitions=400)
     return folder
 
 

@@ -14,7 +14,7 @@ from dwmr.worlds.registry import tasks_of
 @pytest.fixture(scope="session")
 def planning_data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plan") / "ice"
-    collect_world("iceslider", folder, transitions=400, progress=False)
+    collect_world("iceslider", folder, transitions=400)
     return folder
 
 

@@ -53,7 +53,7 @@ def test_the_true_rules_solve_every_kind_of_task():
     blind = Agent(lambda images: torch.zeros(len(images), 1, dtype=torch.int64), None, bits=64)
     for name in ("iceslider", "digitjump", "8puzzle"):
         tasks = tasks_of(name, trials=2, digits="sklearn")
-        entry = evaluate_planner(tasks, blind, "simulator", progress=False)
+        entry = evaluate_planner(tasks, blind, "simulator")
         assert (entry["solved"], entry["of"], entry["exhausted"]) == (2, 2, 0)
         assert entry["length_over_optimal"] == 1
         assert entry["tasks"] == next(iter(tasks))

@@ -48,7 +48,7 @@ def test_wrong_bits_over_the_flips_of_an_action():
 def learned():
     setting = HeuristicTraining(updates=400, batch=128, walk=12, width=64, lr=3e-3, copy_every=20)
     starts = 1 << torch.arange(8)[:, None]
-    return train_heuristic(Agent(lambda images: images, OneHot(), bits=8), starts, setting, progress=False)
+    return train_heuristic(Agent(lambda images: images, OneHot(), bits=8), starts, setting)
 
 
 class OneHot:

@@ -114,7 +114,7 @@ def test_a_heuristic_is_stored_with_its_checkpoint(prepared, ice):
     agent = load_agent(prepared, model)
     assert load_heuristic(prepared, model) is None
     setting = HeuristicTraining(updates=2, batch=4, walk=3, width=8)
-    network, about = train_heuristic(agent, agent.encode(ice.obs[:20]), setting, progress=False)
+    network, about = train_heuristic(agent, agent.encode(ice.obs[:20]), setting)
     path = save_part(prepared, HEURISTIC, network.state_dict(), about)
     codes = torch.rand(5, model.bits).round()
     again = load_heuristic(prepared, model)

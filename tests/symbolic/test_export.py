@@ -47,7 +47,7 @@ def test_rules_of_bits_are_listed(tiny, tmp_path):
 def run(tmp_path_factory):
     """An untrained network in a run folder, and its data."""
     folder = tmp_path_factory.mktemp("export")
-    collect_world("iceslider", folder / "data", transitions=400, progress=False)
+    collect_world("iceslider", folder / "data", transitions=400)
     splits = dwmr.load_splits(folder / "data")
     dwmr.train(dwmr.preset("iceslider/dwmr", epochs=1, batch_size=64), train=splits.train, out=folder / "run")
     return folder

@@ -32,7 +32,7 @@ def folder_digest(folder):
 
 @each_world
 def test_data_folders(name, tmp_path):
-    collect_world(name, tmp_path / "data", transitions=400, digits="sklearn", progress=False)
+    collect_world(name, tmp_path / "data", transitions=400, digits="sklearn")
     assert folder_digest(tmp_path / "data") == GOLDEN["data"][name]
 
 
@@ -41,7 +41,7 @@ def test_data_folders_of_environments(name, tmp_path):
     pytest.importorskip("gymnasium")
     from dwmr.data.gym_collect import collect_env
 
-    collect_env(name, tmp_path / "data", transitions=60, seed=4, env_options=ENVIRONMENTS[name], progress=False)
+    collect_env(name, tmp_path / "data", transitions=60, seed=4, env_options=ENVIRONMENTS[name])
     assert folder_digest(tmp_path / "data") == GOLDEN["environments"][name]
 
 

@@ -51,7 +51,7 @@ def _registered(monkeypatch):
 
 
 def test_its_data_follow_its_rules(tmp_path):
-    collect_world("corridor", tmp_path / "data", transitions=80, progress=False)
+    collect_world("corridor", tmp_path / "data", transitions=80)
     data, world = load_splits(tmp_path / "data"), find_world("corridor")
     assert (len(data.train), data.train.image_shape, data.train.n_actions) == (80, (1, 4, 20), 2)
     for state, action, after in zip(data.train.state, data.train.actions, data.train.next_state):

@@ -27,13 +27,7 @@ log = logging.getLogger("dwmr")
 
 
 def collect_world(
-    name: str,
-    out: str | Path,
-    *,
-    seed: int = 0,
-    transitions: int | None = None,
-    digits: str = "mnist",
-    progress: bool | None = None,
+    name: str, out: str | Path, *, seed: int = 0, transitions: int | None = None, digits: str = "mnist"
 ) -> None:
     """Write the data folder of a world: ``train``, ``val``, ``test`` and ``rollout``.
 
@@ -43,10 +37,9 @@ def collect_world(
         seed: the data seed.
         transitions: size of the training split, at most the usual one; the other splits shrink in proportion.
         digits: source of handwritten digits, for worlds that draw with them.
-        progress: show a progress bar; by default if standard error is a terminal.
     """
     sizes = _sizes(name, transitions)
-    with atomic_folder(out) as folder, bar(f"collecting {name}", 4, show=progress) as shown:
+    with atomic_folder(out) as folder, bar(f"collecting {name}", 4) as shown:
         for split, count in sizes.items():
             shown.describe(split)
             make_transitions(name, split, count, seed=seed, digits=digits).save(folder / split)

@@ -38,7 +38,6 @@ def collect_env(
     seed: int = 0,
     render: bool = False,
     env_options: Mapping[str, Any] | None = None,
-    progress: bool | None = None,
 ) -> None:
     """Write a data folder of a registered environment: ``train``, ``val``, ``test`` and ``rollout``.
 
@@ -52,7 +51,6 @@ def collect_env(
         seed: the data seed.
         render: store what the environment renders instead of what it observes.
         env_options: keyword arguments for `gymnasium.make`.
-        progress: show a progress bar; by default if standard error is a terminal.
 
     Raises:
         InputError: the environment is unknown or cannot be made, or has no discrete actions or no images.
@@ -74,7 +72,7 @@ def collect_env(
         with (
             atomic_folder(out) as folder,
             closing(_make(env_id, options, render)) as env,
-            bar(f"collecting {env_id}", sum(counts.values()) + episodes * HORIZONS[-1], show=progress) as shown,
+            bar(f"collecting {env_id}", sum(counts.values()) + episodes * HORIZONS[-1]) as shown,
         ):
             player = _Player(env, env_id, render, first_seed=next(_reset_seeds(seed, "train")))
             recorded = {split: _record(player, seed, split, count, shown) for split, count in counts.items()}

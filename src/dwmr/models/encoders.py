@@ -91,16 +91,7 @@ class GridEncoder(nn.Module):
     (channels, rows, cols) and flattened.
     """
 
-    def __init__(
-        self,
-        image_shape: ImageShape,
-        bits: int,
-        *,
-        cells: int,
-        channels: tuple[int, ...] = (16, 32, 64),
-        poolings: int = 2,
-        hidden: int = 128,
-    ) -> None:
+    def __init__(self, image_shape: ImageShape, bits: int, *, cells: int) -> None:
         super().__init__()
         depth, height, width = image_shape
         pitch, line = divmod(height, cells)
@@ -112,9 +103,8 @@ class GridEncoder(nn.Module):
         self.cells, self.pitch, self.line = cells, pitch, line
         self.layout = bits // cells**2, cells, cells  # of the code: bits a cell, rows, columns
         side = pitch - line
-        self.cell = ConvEncoder(
-            (depth, side, side), bits // cells**2, channels=channels, poolings=poolings, hidden=hidden
-        )
+        shape = depth, side, side
+        self.cell = ConvEncoder(shape, bits // cells**2, channels=(16, 32, 64), poolings=2, hidden=128)
 
     def forward(self, images: Tensor) -> Tensor:
         side = self.pitch - self.line

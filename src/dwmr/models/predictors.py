@@ -88,10 +88,9 @@ class ConvPredictor(nn.Module):
 class ResidualPredictor(nn.Module):
     """A wide network with skips around pairs of layers, for codes without a layout."""
 
-    def __init__(
-        self, image_shape: ImageShape, bits: int, n_actions: int, *, width: int = 512, blocks: int = 3
-    ) -> None:
+    def __init__(self, image_shape: ImageShape, bits: int, n_actions: int) -> None:
         super().__init__()
+        width, blocks = 512, 3
         self.first = nn.Linear(bits + n_actions, width)
         self.blocks = nn.ModuleList(
             nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
@@ -163,11 +162,9 @@ class LinePredictor(nn.Module):
     """Over a grid of cells, for what acts along lines: in each block a cell sees all of its row and of its column at
     once, and how far away a thing is has its own weights."""
 
-    def __init__(
-        self, image_shape: ImageShape, bits: int, n_actions: int, *, cells: int, channels: int = 32, blocks: int = 3
-    ) -> None:
+    def __init__(self, image_shape: ImageShape, bits: int, n_actions: int, *, cells: int) -> None:
         super().__init__()
-        self.cells, depth = cells, _bits_a_cell(bits, cells)
+        self.cells, depth, channels, blocks = cells, _bits_a_cell(bits, cells), 32, 3
         self.layers = Sequential(
             nn.Conv2d(depth + n_actions, channels, 1),
             *(LineBlock(channels, cells) for _ in range(blocks)),

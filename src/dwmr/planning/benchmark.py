@@ -91,13 +91,7 @@ class Trial:
 
 
 def evaluate_planner(
-    kinds: dict[str, list[Task]],
-    agent: Agent,
-    name: str,
-    limits: Limits = Limits(),
-    *,
-    seed: int = 0,
-    progress: bool | None = None,
+    kinds: dict[str, list[Task]], agent: Agent, name: str, limits: Limits = Limits(), *, seed: int = 0
 ) -> dict[str, Any]:
     """Try every task once with a planner or control of `ENTRIES`.
 
@@ -106,7 +100,7 @@ def evaluate_planner(
     entry: dict[str, Any] = {}
     for kind, tasks in kinds.items():
         trials: list[Trial] = []
-        with bar(name, len(tasks), show=progress) as shown:
+        with bar(name, len(tasks)) as shown:
             for number, task in enumerate(tasks):
                 trials.append(solve_task(task, agent, name, limits, seed, number)[0])
                 shown.describe(f"{sum(trial.solved for trial in trials)} solved")

@@ -94,12 +94,7 @@ class HeuristicTraining:
 
 
 def train_heuristic(
-    agent: Agent,
-    starts: Tensor,
-    setting: HeuristicTraining = HeuristicTraining(),
-    *,
-    seed: int = 0,
-    progress: bool | None = None,
+    agent: Agent, starts: Tensor, setting: HeuristicTraining = HeuristicTraining(), *, seed: int = 0
 ) -> tuple[HeuristicNetwork, dict[str, Any]]:
     """Train a network for the codes that imagined walks from the codes (N, W) visit.
 
@@ -116,7 +111,7 @@ def train_heuristic(
     generator = torch.Generator(device).manual_seed(int(rng(seed, "value walks").integers(2**62)))
     losses = torch.zeros(setting.updates, device=device)
     walks = torch.empty(0)
-    with bar("heuristic", setting.updates, show=progress) as shown:
+    with bar("heuristic", setting.updates) as shown:
         for update in range(setting.updates):
             if update % max(1, setting.walk // 2) == 0:
                 first = torch.randint(len(starts), (setting.batch,), generator=generator, device=device)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -16,9 +14,8 @@ from pathlib import Path
 
 from dwmr.errors import InputError
 
-SEARCH = "astar(blind())"  # optimal, and accepts derived predicates
-SECONDS = 60.0  # the time it may take
-OUT_OF_TIME = 23  # an exit code
+OPTIONS = ["--overall-time-limit", "60s", "--plan-file", "plan", "domain.pddl", "problem.pddl"]
+OPTIONS += ["--search", "astar(blind())"]  # optimal, and accepts derived predicates
 OUTCOMES = {"solved": range(4), "exhausted": range(10, 13), "out of budget": range(20, 30)}  # their exit codes
 
 
@@ -45,36 +42,25 @@ def find() -> list[str]:
     return [sys.executable, str(Path(spec.origin).parent / "downward" / "fast-downward.py")]
 
 
-def solve(domain: str, problem: str, *, seconds: float = SECONDS) -> Answer:
-    """Find a shortest plan for a domain and a problem with Fast Downward.
+def solve(domain: str, problem: str) -> Answer:
+    """Find a shortest plan for a domain and a problem with Fast Downward, in at most 60 seconds.
 
     Raises:
         InputError: it is missing, or it refuses the files.
     """
-    command = [*find(), "--plan-file", "plan", "domain.pddl", "problem.pddl", "--search", SEARCH]
-    began = time.perf_counter()
+    command, began = [*find(), *OPTIONS], time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="dwmr-") as name:
         folder = Path(name)
         (folder / "domain.pddl").write_text(domain, encoding="utf-8")
         (folder / "problem.pddl").write_text(problem, encoding="utf-8")
-        process = subprocess.Popen(
-            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-        )
-        try:
-            out, _ = process.communicate(timeout=seconds)
-            status = process.returncode
-        except BaseException as error:
-            os.killpg(process.pid, signal.SIGKILL)  # with its child processes
-            out, _ = process.communicate()
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
-            status = OUT_OF_TIME
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         took = time.perf_counter() - began
-        plan = read_plan((folder / "plan").read_text(encoding="utf-8")) if status in OUTCOMES["solved"] else None
-    for outcome, codes in OUTCOMES.items():
-        if status in codes:
-            return Answer(outcome, plan, took)
-    raise InputError(f"Fast Downward ended with status {status}: {' '.join(out.split())[-200:]}")
+        for outcome, codes in OUTCOMES.items():
+            if done.returncode in codes:
+                plan = read_plan((folder / "plan").read_text(encoding="utf-8")) if outcome == "solved" else None
+                return Answer(outcome, plan, took)
+    said = " ".join((done.stdout + done.stderr).split())[-200:]
+    raise InputError(f"Fast Downward ended with status {done.returncode}: {said}")
 
 
 def read_plan(text: str) -> tuple[str, ...]:
