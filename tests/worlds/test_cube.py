@@ -97,7 +97,7 @@ def test_known_numbers_of_states_by_distance(size, counts):
     layer = seen = {numbers.number(solved_state(size))}
     for count in counts:
         assert len(layer) == count
-        layer = set(numbers.successors(np.array(sorted(layer)))[0].ravel().tolist()) - seen
+        layer = set(numbers.successors(np.array(sorted(layer))).ravel().tolist()) - seen
         seen = seen | layer
 
 
