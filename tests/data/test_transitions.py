@@ -133,8 +133,6 @@ def test_labels_in_named_groups():
     assert labelled().groups == make().groups == ()
     with pytest.raises(InputError, match="unknown group of labels 'agnet'; did you mean 'agent'"):
         data.group("agnet")
-    with pytest.raises(InputError, match=r"the report needs labels in one array.*groups \(agent, walls\)"):
-        data.board_labels("the report")
 
 
 @pytest.mark.parametrize(

@@ -104,15 +104,6 @@ class Transitions:
         parts: Any = {each: getattr(self, each)[name] for each in _GROUPED}
         return replace(self, **parts)
 
-    def board_labels(self, purpose: str) -> Any:
-        """state and next_state as single arrays, None without labels; named groups are refused for this purpose."""
-        if self.groups:
-            raise InputError(
-                f"{purpose} needs labels in one array, but these are in groups ({', '.join(self.groups)}); "
-                f"choose one with Transitions.group"
-            )
-        return None if self.state is None else (self.state, self.next_state)
-
     def flat_labels(self) -> tuple[np.ndarray, np.ndarray] | None:
         """state and next_state as (N, labels), the groups side by side; rows are equal where states are."""
         if self.state is None or self.next_state is None:
