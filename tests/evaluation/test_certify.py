@@ -44,8 +44,9 @@ def test_a_perfect_model_of_a_world_that_redraws_its_states():
     assert (found["same_code"], found["state_share"], found["collisions"], found["splits"]) == (100, 100, 0, 0)
     assert found["drift"]["100"] == {"bits": 100, "exact": 100, "episodes": 30}
     assert found["summary"] == (
-        "Roll-outs stay at least 95% exact for all 100 steps tested; 0.0% of the frames share a code with another "
-        "state. No overall verdict, because one question was not tested: graph (no true graphs were given)."
+        "At least 95% of the predicted codes are exact, up to the longest roll-out tested (100 steps). 0.0% of the "
+        "frames share a code with another state. No overall verdict, because one question was not tested: graph (no "
+        "true graphs were given)."
     )
     assert json.loads(json.dumps(found)) == found
 
@@ -58,8 +59,9 @@ def test_without_labels_and_episodes_the_other_questions_are_answered():
     assert found["redrawn"] is None
     assert list(found["drift"]) == ["1"]  # single transitions
     assert found["summary"].startswith(
-        "Roll-outs stay at least 95% exact for the 1 step tested; whether states share a code is not known. "
-        "No overall verdict, because five questions were not tested: stability (the data has no episodes, "
+        "At least 95% of the predicted codes are exact, up to the longest roll-out tested (1 step). Whether different "
+        "states share a code is not known. No overall verdict, because five questions were not tested: stability (the "
+        "data has no episodes, "
     )
     assert "rollout (holds up to 1 step, the longest tested)" in found["summary"]
     assert "reliable" not in found["summary"]
@@ -157,7 +159,7 @@ def test_roll_outs_are_reliable_up_to_the_first_drop(shares, steps):
 def test_the_summary_names_what_failed():
     found = certify(encode, lambda codes, actions: codes, ring_transitions())
     assert found["summary"] == summary(found)
-    assert "Imagined codes are unreliable, even one step ahead." in found["summary"]
+    assert "Predicted codes are unreliable, even one step ahead." in found["summary"]
     assert "Failed: next, rollout." in found["summary"]
     assert "not tested: stability (the data always draws a state the same way); consistency (" in found["summary"]
 

@@ -100,7 +100,7 @@ def summary(certificate: Certificate) -> str:
 
 
 def _about_codes(certificate: Certificate) -> str:
-    """How long imagined codes stay exact, and whether states share codes."""
+    """How long predicted codes stay exact, and whether states share codes."""
     drift, collisions = certificate["drift"], certificate.get("collisions")
     steps, longest = correct_steps(drift), _longest(drift)
     if _constant(certificate):
@@ -109,13 +109,13 @@ def _about_codes(certificate: Certificate) -> str:
         exact = [entry["exact"] for entry in drift.values()]
         encoder = certificate["redrawn"] and exact and min(exact) >= certificate["same_code"] - SHARE_TOLERANCE
         cause = " The cause is the encoder: it gives two frames of one state different codes just as often."
-        return "Imagined codes are unreliable, even one step ahead." + (cause if encoder else "")
-    tested = f"{'the' if steps == 1 else 'all'} {_count(steps)} tested"
-    span = tested if steps == longest else f"{_count(steps)}, but not longer"
-    shared = "whether states share a code is not known"
+        return "Predicted codes are unreliable, even one step ahead." + (cause if encoder else "")
+    tested = f", up to the longest roll-out tested ({_count(steps)})"
+    span = tested if steps == longest else f" up to {_count(steps)} ahead, but not farther"
+    shared = "Whether different states share a code is not known."
     if collisions is not None:
-        shared = f"{collisions:.1f}% of the frames share a code with another state"
-    return f"Roll-outs stay at least {MIN_EXACT:g}% exact for {span}; {shared}."
+        shared = f"{collisions:.1f}% of the frames share a code with another state."
+    return f"At least {MIN_EXACT:g}% of the predicted codes are exact{span}. {shared}"
 
 
 def _longest(drift: Mapping[str, Any]) -> int:
