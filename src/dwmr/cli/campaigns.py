@@ -12,11 +12,10 @@ import typer
 import dwmr
 from dwmr.cli import tables
 from dwmr.cli.common import (
+    DATA_HELP,
     MOST_SEEDS,
-    PRESET_DATA_HELP,
     AsJson,
     Device,
-    Overwrite,
     Seed,
     app,
     example,
@@ -31,7 +30,13 @@ from dwmr.files import atomic_write_json, check_output
 from dwmr.models.world_model import resolve_device
 from dwmr.presets import preset
 
+REPLACE_HELP = "Let a new search replace the JSON file of another one. The search in --storage is never deleted."
 ONLY_HELP = "Limit to a row such as dwmr, a column such as 8puzzle, or a cell such as dwmr,8puzzle. Can be repeated."
+TUNE_DATA_HELP = f"{DATA_HELP.format('preset')} Required for the generic/ presets. Needs the splits train and val."
+AGAIN_HELP = (
+    "Repeat stored runs whose preset options or code differ from the current ones. Without it, runs of other code are "
+    "kept, and runs with other options are refused."
+)
 
 
 @app.command(
@@ -47,32 +52,33 @@ def tune(
         str,
         typer.Option(
             metavar="FILE_OR_URL",
-            help="Where to store the study: a file such as study.journal, or the URL of an Optuna database. "
-            "An existing study is continued.",
+            help="Where to store the search: a file such as runs/study.journal, or the URL of a database that Optuna "
+            "supports.",
         ),
     ],
     trials: Annotated[int, typer.Option(help="Number of configurations to try.", min=1)] = 64,
-    data: Annotated[Path | None, typer.Option(help=PRESET_DATA_HELP)] = None,
+    data: Annotated[Path | None, typer.Option(help=TUNE_DATA_HELP)] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Fix an option, so that it is not searched. Can be repeated."),
     ] = None,
-    overwrite: Overwrite = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help=REPLACE_HELP)] = False,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Search the hyperparameters of a preset.
 
-    The first trials are random, later ones are chosen by the scores so far. The best are trained longer, and the very
-    best are trained again with new seeds. The score is measured on validation data: with labels, it is the F1 of the
-    board one step ahead (imagination in dwmr evaluate); without labels, it is the sum of the squared canonical
-    correlations between predicted and encoded codes, which is at most the number of bits. An interrupted study
-    continues with the same command.
+    The first configurations are random, later ones are chosen by the scores so far. The best are trained longer, and
+    the very best are trained again with new seeds. The score is measured on validation data: with labels, it is the F1
+    of the board one step ahead (imagination in dwmr evaluate); without labels, it is the sum of the squared canonical
+    correlations between predicted and encoded codes. This sum measures how much information they share; higher is
+    better, at most the number of bits.
 
-    The best configuration is written to a JSON file: study.json beside the journal study.journal, or
-    sqlite-puzzle-db.json in the working directory for the database sqlite:///puzzle.db. Train with it: dwmr train
-    PRESET --config study.json.
+    The search is stored in --storage; after an interruption, the same command continues it. The best configuration is
+    written to a JSON file named after --storage: for example, --storage runs/study.journal gives runs/study.json, and
+    --storage sqlite:///puzzle.db gives sqlite-puzzle-db.json in the working directory. Train with it: dwmr train PRESET
+    --config runs/study.json.
     """
     from dwmr import tuning
 
@@ -107,7 +113,7 @@ def reproduce(
         str,
         typer.Argument(
             metavar="TABLE",
-            help="table1: comparison of six models; table2: training schemes; table3: ablations; "
+            help="table1: comparison of the paper's six models; table2: training schemes; table3: ablations; "
             "strong: our strong presets.",
         ),
     ],
@@ -122,19 +128,18 @@ def reproduce(
         Path | None, typer.Option("--out", help="Folder of stored runs and tables. Default: experiments/results.")
     ] = None,
     budget: Annotated[
-        float | None, typer.Option(help="Stop cleanly after this many seconds. Default: no limit.", min=1)
+        float | None,
+        typer.Option(help="Start no run that is expected to end after this many seconds. Default: no limit.", min=1),
     ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Repeat stored runs that were made with other option values or older code.")
-    ] = False,
+    again: Annotated[bool, typer.Option("--again", help=AGAIN_HELP)] = False,
     seed: Annotated[int, typer.Option(help="Seed of the first run; the others count up from it.", min=0)] = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Reproduce a table of the paper, or the table of our strong presets. Needs a clone of the repository.
 
-    Stored runs are not repeated, so an interrupted command continues when it is run again. The repository comes with
-    the runs of the published tables; use --out NEW_FOLDER to train all of them yourself.
+    Stored runs are not repeated, so an interrupted command continues when it is started again. The repository comes
+    with our runs of these tables; use --out NEW_FOLDER to train them yourself.
     """
     command = _from_clone("experiments.reproduce.command")
     options = command.Options(device, budget, again)

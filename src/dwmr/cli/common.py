@@ -41,13 +41,17 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help=OVERWRITE_HELP)]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, written by dwmr train.")]
 DATA_HELP = (
     "Data folder or .npz file. Default: the standard data of the {}'s world, collected into the cache (~/.cache/dwmr) "
-    "if missing. Required for {}."
+    "if missing."
 )
-RUN_DATA_HELP = DATA_HELP.format("run", "runs trained with auto or a generic/ preset")
-PRESET_DATA_HELP = DATA_HELP.format("preset", "auto and the generic/ presets")
+RUN_DATA_HELP = DATA_HELP.format("run") + " Required for runs trained with auto or a generic/ preset."
+PRESET_DATA_HELP = DATA_HELP.format("preset") + " Required for auto and the generic/ presets."
 PRESET_HELP = "auto (for your own data), or WORLD/MODEL, such as iceslider/strong. `dwmr presets` lists all presets."
 RunData = Annotated[Path | None, typer.Option(help=RUN_DATA_HELP)]
-Split = Annotated[str, typer.Option(help="Split of the data to measure on: train, val or test.")]
+SPLIT_HELP = (
+    "Split of the data to measure on: train, val or test; an .npz file has only train. Roll-outs are always measured "
+    "on the split rollout, if there is one."
+)
+Split = Annotated[str, typer.Option(help=SPLIT_HELP)]
 TASK_HELP = "Index of the task in the world's list of tasks, starting at 0."
 Horizon = Annotated[int, typer.Option(help="Length of the longest roll-out, in steps.", min=1)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the results as one JSON object.")]

@@ -37,8 +37,9 @@ from dwmr.worlds.registry import WORLDS
 
 MAX_LEVELS = 250
 LEVELS_HELP = (
-    "Number of test levels in which the model's state graph is compared with the true one. Only built-in worlds with "
-    "few states per level have true graphs. 0 skips the comparison."
+    "Number of test levels in which the model's state graph (all reachable states, and which action leads from which "
+    "to which) is compared with the true one. The true graph is known only for built-in worlds with few states per "
+    "level. 0 skips the comparison."
 )
 
 
@@ -60,11 +61,12 @@ def evaluate(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a world model: what its bits say about the board, how accurate its roll-outs are, and bit statistics.
+    """Evaluate a world model: how much its bits say about an image, how accurate its roll-outs are, and bit statistics.
 
-    The board is predicted from the bits by a linear probe, which needs labels; its scores come with 95% confidence
-    intervals and two simple baselines. A roll-out is a sequence of predictions, each made from the one before. Without
-    labels, only label-free metrics are reported. docs/reference/metrics.md defines all of them.
+    Labels are the content of every cell of the board that an image shows. With labels, a linear probe predicts the
+    board from the bits; its scores come with 95% confidence intervals and two simple baselines. Without labels, these
+    scores are left out. A roll-out predicts many steps ahead, given only the first image and the actions;
+    the data needs a split rollout for it. docs/reference/metrics.md defines all metrics.
     """
     check_split(split)
     if report is not None:
@@ -123,7 +125,9 @@ def certify(
 ) -> None:
     """Check how reliable a model is: eight questions, each answered with yes, partly, no or not tested.
 
-    Most questions need no labels. A question that the data cannot answer is "not tested", and the reason is printed.
+    Most questions need no labels (see dwmr evaluate). A question that the data cannot answer is "not tested", and the
+    reason is printed. Without the split rollout, roll-outs follow the episodes of --split, for at most 100 steps.
+    docs/howto/check-trust.md explains the questions.
     """
     check_split(split)
     _, model, splits, test = open_run(run, data, split, device)

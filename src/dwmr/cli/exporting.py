@@ -38,6 +38,7 @@ from dwmr.worlds.registry import action_names, find_world
 
 FILES = {"onnx": (ENCODER, PREDICTOR), "pddl": EXPORTED}
 CHECKED = 2000  # images on which an ONNX export is checked
+PROBLEM_HELP = f"For pddl: a task of the run's built-in world, to be written as the problem. {TASK_HELP}"
 PDDL_NAME = re.compile("[a-z][a-z0-9-]*")
 
 
@@ -53,9 +54,7 @@ def export(
     to: Annotated[str, typer.Option("--to", help="onnx: encoder and predictor as networks; pddl: rules.")],
     out: Annotated[Path, typer.Option(help="Folder to create.")],
     data: RunData = None,
-    index: Annotated[
-        int | None, typer.Option("--task", help=f"For pddl: the task to write as the problem. {TASK_HELP}", min=0)
-    ] = None,
+    index: Annotated[int | None, typer.Option("--task", help=PROBLEM_HELP, min=0)] = None,
     start: Annotated[
         Path | None, typer.Option(help="For pddl: image of the problem's start, as PNG or .npy. Needs --goal.")
     ] = None,
@@ -70,7 +69,8 @@ def export(
     """Export a model as ONNX networks, or as rules: a PDDL domain for classical planners, and a readable list.
 
     Each rule says which bits an action changes, and under which condition. The rules are learned from training data and
-    compared with the predictor on held-out data. With --task, or with --start and --goal, a PDDL problem is added.
+    compared with the predictor on held-out data. With --task, or with --start and --goal, a PDDL problem (a start and a
+    goal to plan for) is added.
     """
     if to not in FILES:
         raise unknown("target", to, FILES)

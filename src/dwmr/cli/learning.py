@@ -60,7 +60,8 @@ def train(
     values: Annotated[
         Path | None,
         typer.Option(
-            "--config", help="JSON file with values of options, such as the result of dwmr tune. --set overrides them."
+            "--config",
+            help="JSON file with values of options, such as the result of dwmr tune. --set overrides it.",
         ),
     ] = None,
     seed: Seed = 0,
@@ -76,13 +77,13 @@ def train(
 ) -> None:
     """Train a world model.
 
-    The preset auto chooses networks and settings from your data, and ends with a verdict: exact (plan with the model),
-    readable (states can be read from its codes, but do not plan with it), or failed (exit status 3). In Python,
-    dwmr.fit does the same. The presets generic/MODEL hold start values for your own data, to be tuned with dwmr tune;
-    the settings of all other presets were made for one world.
+    The preset auto chooses networks and settings from your data, and ends with a verdict on the model: exact (good
+    enough for planning), readable (its codes show the state, but it is not good enough for planning), or failed (use it
+    for neither; exit status 3). In Python, dwmr.fit does the same. The presets generic/MODEL hold start values for your
+    own data, to be tuned with dwmr tune. The settings of all other presets were chosen for the world in their name.
 
-    The run folder holds the configuration, the weights and a record of every epoch. It is saved after every epoch, so
-    it can be used while training continues, and an interrupted run continues with --resume.
+    The run folder holds the configuration, the weights and a record of every epoch. All of them are saved after every
+    epoch, so the run can be used while training continues.
     """
     config = preset(name).replace(**_values_in(values) | parse_settings(settings or []))
     check_choices(config, fast=fast)
@@ -133,20 +134,21 @@ def _verdict_of(result: dwmr.Run) -> dict[str, Any]:
 def presets(as_json: AsJson = False) -> None:
     """List the presets, and the options that `dwmr train --set` can change.
 
-    The preset auto chooses networks and settings from your data. The others are named WORLD/MODEL. The model dwmr is
-    the method of the paper, strong adds our improvements (strong-grid encodes the 8-puzzle tile by tile); ae, beta-vae,
-    deepcubeai, dwmr+ae and dwmr+beta-vae are the other models of the paper. The presets generic/MODEL are start values
-    for a search with dwmr tune on your own data.
+    The preset auto chooses networks and settings from your data. All other presets are named WORLD/MODEL. The model
+    dwmr is the method of the paper; strong adds our improvements; strong-grid, only for the 8-puzzle, also encodes
+    every tile by itself; ae, beta-vae, deepcubeai, dwmr+ae and dwmr+beta-vae are the other models of the paper. The
+    presets generic/MODEL hold start values for your own data, to be tuned with dwmr tune.
     """
     if as_json:
         print_json({name: config.to_dict() for name, config in PRESETS.items()})
         return
     out.print(tables.presets(PRESETS, TUNED))
-    say("tuned: number of trials of the search that found the values; –: chosen by hand")
+    say("tuned: number of configurations tried by dwmr tune to find the values; –: values chosen by hand")
     names = [name for name in option_names() if name not in ("benchmark", "model") and not name.endswith(FACTOR_SUFFIX)]
     say(f"Options of dwmr train --set, explained in docs/reference/presets-and-options.md: {', '.join(names)}")
     say(
-        f"Options from lr on can change over time: --set lr{FACTOR_SUFFIX}=0.97 multiplies lr by 0.97 after every epoch"
+        "All values from lr to the end of this list can change over time: "
+        f"--set lr{FACTOR_SUFFIX}=0.97 multiplies lr by 0.97 after every epoch"
     )
 
 

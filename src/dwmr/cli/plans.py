@@ -12,7 +12,7 @@ import typer
 
 from dwmr.cli import tables
 from dwmr.cli.common import (
-    RUN_DATA_HELP,
+    DATA_HELP,
     TASK_HELP,
     AsJson,
     Device,
@@ -48,19 +48,22 @@ from dwmr.worlds.registry import WORLDS, action_names, tasks_of
 
 STARTS = 20_000  # training frames that imagined walks begin from
 
-PREPARING = "Only used by the first call, which prepares the run for planning. "
-Data = Annotated[Path | None, typer.Option(help=PREPARING + RUN_DATA_HELP)]
+PREPARING = "Only used by the first call, which prepares the run for planning. " + DATA_HELP.format("run")
+REQUIRED = " The first call requires it for runs trained with auto or a generic/ preset."
+Data = Annotated[Path | None, typer.Option(help=PREPARING + REQUIRED)]
+WorldData = Annotated[Path | None, typer.Option(help=PREPARING)]
 PLANNER_HELP = (
-    "breadth_first: finds a shortest plan; astar: visits fewer states, guided by an estimate of the remaining "
-    "actions; for large worlds (see dwmr train-heuristic); batch_astar: visits 10,000 states at a time; for large "
-    "worlds on a GPU."
+    "breadth_first finds a shortest plan. astar, for large worlds, visits fewer states, guided by an estimate of the "
+    "remaining actions (see dwmr train-heuristic). batch_astar, for large worlds on a GPU, is astar with 10,000 states "
+    "visited at a time; its plans can be longer."
 )
 OnePlanner = Annotated[str, typer.Option(help=PLANNER_HELP)]
 ENTRIES_HELP = (
-    f"Planner or baseline to evaluate; can be repeated. Planners: {', '.join(PLANNERS)}. Baselines: simulator searches "
-    "the true world, greedy_step takes the action after which the heuristic estimates the fewest remaining actions, "
-    "random takes any. Default: all."
+    f"Planner or baseline to evaluate. Can be repeated. Planners: {', '.join(PLANNERS)}. Baselines: simulator searches "
+    "with the true rules, greedy_step takes the action after which the heuristic estimates the fewest remaining "
+    "actions, random takes any possible action. Default: all planners and baselines."
 )
+REPLACE_HELP = "Replace the results that the file already has for these planners and this world; keep all others."
 Seconds = Annotated[float, typer.Option(help="Time limit of one search, in seconds.", min=0)]
 StripPath = Annotated[Path | None, typer.Option("--strip", help="Draw the plan as a strip of images in this PNG file.")]
 
@@ -87,12 +90,14 @@ def plan(
 ) -> None:
     """Find a sequence of actions from one image to another, or show that none exists in the model.
 
-    The outcome is "solved", "exhausted" (every state that the model can reach was searched, and no plan exists), or
-    "out of budget" (the time limit was reached; the actions lead to the state that seems nearest to the goal).
+    The outcome is "solved", "exhausted" (every state that can be reached in the model was visited, and none is the
+    goal), or "out of budget" (the time limit was reached; the actions lead to the state that seems nearest to the
+    goal).
 
-    The first call prepares the run: it learns which actions are possible, estimates how many bits may differ between
-    codes of one state, and trains a decoder for drawing, if the model has none. All of this is stored in RUN/planning,
-    so later calls need neither data nor training.
+    The first call prepares the run: it learns which actions are possible in a state, and by how many bits two codes of
+    the same state may differ (for example because of noise), so that it recognises the goal. If the model has no
+    decoder, it also trains one for drawing. All of this is stored in RUN/planning, so later calls need neither data nor
+    training.
     """
     search = find_planner(planner)
     _check_strip(strip, overwrite, [run, data, start, goal])
@@ -123,16 +128,19 @@ def plan_level(
     seconds: Seconds = Limits.seconds,
     strip: StripPath = None,
     overwrite: Overwrite = False,
-    data: Data = None,
+    data: WorldData = None,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Solve one task of the run's built-in world by acting in it.
 
-    The agent follows its plan, and plans again when the outcome differs from the prediction. It stops when it believes
-    that it has reached the goal, when it still has no plan after 20 random actions, after 100 actions, or when its
-    total search time exceeds 3 × --seconds. The task is solved if the true state is the goal.
+    The agent follows its plan, and plans again when the new image does not match the prediction. When it finds no plan,
+    it takes a random action. It stops when it believes that it has reached the goal, when it still has no plan after 20
+    random actions, after 100 actions, or when all its searches together exceed 3 × --seconds. The task is solved if the
+    true state is the goal.
+
+    Runs trained with auto or a generic/ preset have no built-in world; use dwmr plan for them.
     """
     find_planner(planner)
     _check_strip(strip, overwrite, [run, data])
@@ -165,16 +173,17 @@ def plan_tasks(
     trials: Annotated[
         int | None,
         typer.Option(
-            help="Number of tasks per kind. IceSlider has two kinds: levels that need more than 8 actions "
-            "(min_solution_8), and levels that need more than 1 (min_solution_1); other worlds have one. Default: all.",
+            help="Number of tasks of each kind. IceSlider has two kinds: min_solution_8, levels that need more than 8 "
+            "actions, and min_solution_1, levels that need more than 1, most of them 8 or fewer. Every other world has "
+            "one kind. Default: all tasks.",
             min=1,
         ),
     ] = None,
     results: Annotated[
         Path | None, typer.Option("--out", help="JSON file to add the results to. It is created if missing.")
     ] = None,
-    overwrite: Overwrite = False,
-    data: Data = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help=REPLACE_HELP)] = False,
+    data: WorldData = None,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: AsJson = False,
@@ -182,7 +191,7 @@ def plan_tasks(
     """Measure planning: solve all tasks of the run's built-in world by acting in it.
 
     Every planner and baseline gets the same tasks, under the rules of dwmr plan-level. With --out, the results of each
-    are stored as soon as it is finished. Results that the file already has are only replaced with --overwrite.
+    planner or baseline are added to the file as soon as it has tried all tasks.
     """
     names = planner or list(ENTRIES)
     for name in names:
@@ -244,9 +253,10 @@ def train_heuristic(
 ) -> None:
     """Train a heuristic, a network that estimates how many actions lead from one code to another.
 
-    It learns from random walks that the model imagines from training images. It is stored in RUN/planning.
-    Afterwards, astar and batch_astar use it instead of their default heuristic, which is based on the Hamming distance
-    to the goal code. breadth_first searches without a heuristic.
+    The heuristic learns from random walks that the model imagines, starting at training images, and is stored in
+    RUN/planning. From then on, the planners astar and batch_astar (see dwmr plan --planner) use it instead of their
+    default heuristic, which is based on the number of bits that differ from the goal code. The planner breadth_first
+    searches without a heuristic.
     """
     check_output(run / prepared.HEURISTIC, overwrite=overwrite, written=True)
     info, model = open_model(run, device)
