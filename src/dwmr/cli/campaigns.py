@@ -114,7 +114,7 @@ def reproduce(
         typer.Argument(
             metavar="TABLE",
             help="table1: comparison of the paper's six models; table2: training schemes; table3: ablations; "
-            "strong: our strong presets.",
+            "strong: our strong presets (see dwmr presets).",
         ),
     ],
     only: Annotated[list[str] | None, typer.Option(metavar="ROW|COLUMN|ROW,COLUMN", help=ONLY_HELP)] = None,

@@ -61,12 +61,12 @@ def evaluate(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a world model: how much its bits say about an image, how accurate its roll-outs are, and bit statistics.
+    """Evaluate a world model: what its bits say about an image, and how accurate its predictions are over many steps.
 
     Labels are the content of every cell of the board that an image shows. With labels, a linear probe predicts the
     board from the bits; its scores come with 95% confidence intervals and two simple baselines. Without labels, these
-    scores are left out. A roll-out predicts many steps ahead, given only the first image and the actions;
-    the data needs a split rollout for it. docs/reference/metrics.md defines all metrics.
+    scores are left out. A roll-out predicts many steps ahead, given only the first image and the actions. Without the
+    split rollout, roll-outs are left out. docs/reference/metrics.md defines all metrics.
     """
     check_split(split)
     if report is not None:

@@ -77,10 +77,11 @@ def train(
 ) -> None:
     """Train a world model.
 
-    The preset auto chooses networks and settings from your data, and ends with a verdict on the model: exact (good
-    enough for planning), readable (its codes show the state, but it is not good enough for planning), or failed (use it
-    for neither; exit status 3). In Python, dwmr.fit does the same. The presets generic/MODEL hold start values for your
-    own data, to be tuned with dwmr tune. The settings of all other presets were chosen for the world in their name.
+    A preset is a named configuration. The preset auto chooses networks and settings from your data, and ends with a
+    verdict on the model: exact (good enough for planning), readable (good enough for reading states from its codes, but
+    not for planning), or failed (good enough for neither; exit status 3). In Python, dwmr.fit does the same. The
+    presets generic/MODEL hold start values for your own data, to be tuned with dwmr tune. The settings of all other
+    presets were chosen for the world in their name.
 
     The run folder holds the configuration, the weights and a record of every epoch. All of them are saved after every
     epoch, so the run can be used while training continues.
@@ -132,7 +133,7 @@ def _verdict_of(result: dwmr.Run) -> dict[str, Any]:
 
 @app.command(epilog=example("dwmr presets", "dwmr presets --json"))
 def presets(as_json: AsJson = False) -> None:
-    """List the presets, and the options that `dwmr train --set` can change.
+    """List the presets (named configurations), and the options that `dwmr train --set` can change.
 
     The preset auto chooses networks and settings from your data. All other presets are named WORLD/MODEL. The model
     dwmr is the method of the paper; strong adds our improvements; strong-grid, only for the 8-puzzle, also encodes
@@ -143,6 +144,7 @@ def presets(as_json: AsJson = False) -> None:
         print_json({name: config.to_dict() for name, config in PRESETS.items()})
         return
     out.print(tables.presets(PRESETS, TUNED))
+    say("lr: learning rate; tau: decay of the target encoder")
     say("tuned: number of configurations tried by dwmr tune to find the values; –: values chosen by hand")
     names = [name for name in option_names() if name not in ("benchmark", "model") and not name.endswith(FACTOR_SUFFIX)]
     say(f"Options of dwmr train --set, explained in docs/reference/presets-and-options.md: {', '.join(names)}")

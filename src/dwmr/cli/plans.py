@@ -133,14 +133,14 @@ def plan_level(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Solve one task of the run's built-in world by acting in it.
+    """Solve one task of the built-in world that a model was trained on, by acting in it.
 
     The agent follows its plan, and plans again when the new image does not match the prediction. When it finds no plan,
     it takes a random action. It stops when it believes that it has reached the goal, when it still has no plan after 20
     random actions, after 100 actions, or when all its searches together exceed 3 × --seconds. The task is solved if the
     true state is the goal.
 
-    Runs trained with auto or a generic/ preset have no built-in world; use dwmr plan for them.
+    A model trained with auto or a generic/ preset has no built-in world; use dwmr plan for it.
     """
     find_planner(planner)
     _check_strip(strip, overwrite, [run, data])
@@ -188,7 +188,7 @@ def plan_tasks(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Measure planning: solve all tasks of the run's built-in world by acting in it.
+    """Measure planning: solve all tasks of the built-in world that a model was trained on, by acting in it.
 
     Every planner and baseline gets the same tasks, under the rules of dwmr plan-level. With --out, the results of each
     planner or baseline are added to the file as soon as it has tried all tasks.
@@ -244,8 +244,10 @@ def plan_tasks(
 def train_heuristic(
     run: RunFolder,
     updates: Annotated[int, typer.Option(help="Number of minibatches to train on.", min=1)] = HeuristicTraining.updates,
-    batch: Annotated[int, typer.Option(help="Start-goal pairs in each minibatch.", min=1)] = HeuristicTraining.batch,
-    overwrite: Overwrite = False,
+    batch: Annotated[
+        int, typer.Option(help="Number of start-goal pairs in each minibatch.", min=1)
+    ] = HeuristicTraining.batch,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the heuristic that the run has.")] = False,
     data: RunData = None,
     seed: Seed = 0,
     device: Device = "auto",
