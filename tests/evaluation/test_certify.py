@@ -191,7 +191,7 @@ def test_the_summary_blames_the_encoder_for_unstable_codes():
 
 def test_thresholds_are_inclusive():
     for question in QUESTIONS:
-        better = 1 if question.more_is_better else -1
+        better = 1 if question.yes > question.partly else -1
         assert question.answer(question.yes) == YES
         assert question.answer(question.yes - 1e-6 * better) == PARTLY
         assert question.answer(question.partly) == PARTLY

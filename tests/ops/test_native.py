@@ -85,7 +85,7 @@ def test_features_are_those_of_torch(shape, channels, poolings, count):
 
 @needs_compiler
 def test_the_grid_encoder_is_that_of_torch():
-    encoder = shaken(GridEncoder((1, 37, 37), 18, cells=3, channels=(5, 8), poolings=2, hidden=10))
+    encoder = shaken(GridEncoder((1, 37, 37), 18, cells=3))
     assert_accelerated(encoder, torch.randn(12, 1, 37, 37))
 
 

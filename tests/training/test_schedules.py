@@ -3,11 +3,7 @@
 import pytest
 
 from dwmr.config import HYPER_NAMES, Config
-from dwmr.training.schedules import TAU_CAP, exponential, values_at
-
-
-def test_exponential_by_hand():
-    assert [exponential(8.0, 0.5, epoch) for epoch in range(4)] == [8, 4, 2, 1]
+from dwmr.training.schedules import TAU_CAP, values_at
 
 
 def test_each_quantity_has_its_own_factor():

@@ -143,11 +143,7 @@ def _certificate(
     model: WorldModel, splits: Splits, test: Transitions, horizon: int, seed: int, levels: int = MAX_LEVELS
 ) -> dict[str, Any]:
     """`dwmr.certify` of a model, with the true graphs of the world that the data comes from."""
-    if (test.image_shape, test.n_actions) != (model.image_shape, model.n_actions):
-        raise InputError(
-            f"the model expects images {model.image_shape} and {model.n_actions} actions, but the data has "
-            f"{test.image_shape} and {test.n_actions}"
-        )
+    model.check_fits(test)
     world = WORLDS.get(test.about.get("benchmark", ""))
     graphs = None
     if world is not None and levels:

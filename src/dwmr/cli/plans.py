@@ -289,11 +289,7 @@ def _data(run: Path, info: RunInfo, model: WorldModel, data: Path | None) -> Spl
     if data is None and info.config.benchmark not in WORLDS:
         raise InputError(f"planning has to learn from the data of {run} first, which is your own: add --data DATA")
     splits = load_data(data, info.config.benchmark)
-    got, expected = (splits.train.image_shape, splits.train.n_actions), (model.image_shape, model.n_actions)
-    if got != expected:
-        raise InputError(
-            f"the run takes images {expected[0]} and {expected[1]} actions, but the data has {got[0]} and {got[1]}"
-        )
+    model.check_fits(splits.train)
     return splits
 
 

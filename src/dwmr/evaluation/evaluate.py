@@ -112,7 +112,10 @@ def evaluate_many(
     intervals: bool = False,
 ) -> list[Evaluation]:
     """`evaluate` several models of the same shape on the same data; their probes are fitted together."""
-    _check(models, train, test)
+    if len({(model.bits, model.probe, model.image_shape, model.n_actions) for model in models}) > 1:
+        raise InputError("models evaluated together must agree in bits, probe, image shape and number of actions")
+    models[0].check_fits(train, "train")
+    models[0].check_fits(test, "test")
     groups = _label_groups(train, test)
     probes = _fit_probes(models, train, groups, seed)
     baselines = _merge_groups({name: _baselines(labels) for name, labels in groups.items()})
@@ -169,18 +172,6 @@ def imagination_scores(
             }
         results.append(scores)
     return results
-
-
-def _check(models: Sequence[WorldModel], train: Transitions, test: Transitions) -> None:
-    first = models[0]
-    if len({(model.bits, model.probe, model.image_shape, model.n_actions) for model in models}) > 1:
-        raise InputError("models evaluated together must agree in bits, probe, image shape and number of actions")
-    for name, part in (("train", train), ("test", test)):
-        if (part.image_shape, part.n_actions) != (first.image_shape, first.n_actions):
-            raise InputError(
-                f"the model expects images {first.image_shape} and {first.n_actions} actions, but {name} has "
-                f"{part.image_shape} and {part.n_actions}"
-            )
 
 
 def _label_groups(train: Transitions, test: Transitions) -> dict[str, _Labels]:

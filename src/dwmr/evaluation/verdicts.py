@@ -37,12 +37,8 @@ class Question:
     partly: float
     unit: str = "%"
 
-    @property
-    def more_is_better(self) -> bool:
-        return self.yes > self.partly
-
     def answer(self, figure: float) -> str:
-        sign = 1 if self.more_is_better else -1
+        sign = 1 if self.yes > self.partly else -1
         return YES if sign * figure >= sign * self.yes else PARTLY if sign * figure >= sign * self.partly else NO
 
 

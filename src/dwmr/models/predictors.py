@@ -189,14 +189,10 @@ def _with_actions(values: Tensor, actions: Tensor, cells: tuple[int, int]) -> Te
     return torch.cat([grid, actions[..., None, None].expand(*actions.shape, *cells)], dim=-3)
 
 
-def generic_predictor(image_shape: ImageShape, bits: int, n_actions: int) -> MLPPredictor:
-    return MLPPredictor(image_shape, bits, n_actions, hidden=256)
-
-
 PREDICTORS: dict[str, Callable[[ImageShape, int, int], nn.Module]] = {
     "mlp": MLPPredictor,
     "conv": ConvPredictor,
-    "generic": generic_predictor,
+    "generic": partial(MLPPredictor, hidden=256),
     "residual": ResidualPredictor,
     "far": partial(FarPredictor, cells=8),
     "lines": partial(LinePredictor, cells=8),

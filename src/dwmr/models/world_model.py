@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from dwmr.config import Config
 from dwmr.data.cell_grid import CellGrid
+from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError, unknown
 from dwmr.models.bits import threshold
 from dwmr.models.decoders import DECODERS
@@ -143,7 +144,7 @@ class WorldModel(nn.Module):
     def _chunked(self, function: Callable[..., Tensor], batch: int, *arrays: Array) -> Tensor:
         chunks = []
         for start in range(0, len(arrays[0]), batch):
-            parts = [_to_device(array[start : start + batch], self.device) for array in arrays]
+            parts = [_as_tensor(array[start : start + batch]).to(self.device) for array in arrays]
             chunks.append(function(*parts))
         return torch.cat(chunks)
 
@@ -155,6 +156,14 @@ class WorldModel(nn.Module):
             yield
         finally:
             self.train(was_training)
+
+    def check_fits(self, data: Transitions, name: str = "the data") -> None:
+        """Refuse data with other images, or another number of actions."""
+        if (data.image_shape, data.n_actions) != (self.image_shape, self.n_actions):
+            raise InputError(
+                f"the model expects images {self.image_shape} and {self.n_actions} actions, but {name} has "
+                f"{data.image_shape} and {data.n_actions}"
+            )
 
     def _check_images(self, images: Array) -> None:
         if not isinstance(images, np.ndarray | Tensor):
@@ -217,10 +226,6 @@ def _as_bits(logits: Tensor) -> Tensor:
 def _as_tensor(array: Array) -> Tensor:
     # A memory map is read-only, which torch does not know; a copy is contiguous, writable and off the disk.
     return array if isinstance(array, Tensor) else torch.from_numpy(np.array(array))
-
-
-def _to_device(array: Array, device: torch.device) -> Tensor:
-    return _as_tensor(array).to(device)
 
 
 def image_statistics(images: np.ndarray) -> tuple[Tensor, Tensor]:

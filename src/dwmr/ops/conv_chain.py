@@ -99,15 +99,11 @@ def fits(count: int) -> bool:
     return count % lanes() == 0
 
 
-def _forms(form: Sequence[float]) -> list[_Form]:
-    return [_Form(form[at], *map(int, form[at + 1 : at + 8])) for at in range(0, len(form), 8)]
-
-
 def _described(images: Tensor, parameters: Sequence[Tensor], form: Sequence[float]) -> tuple[Any, list[_Form], Shapes]:
     """The links as the C++ kernels take them, but for addresses, and the shape of each link's output."""
     from dwmr.ops.native import Convolution, Step
 
-    forms = _forms(form)
+    forms = [_Form(form[at], *map(int, form[at + 1 : at + 8])) for at in range(0, len(form), 8)]
     steps = (Step * len(forms))()
     inputs, height, width = (int(side) for side in images.shape[-3:])
     shapes, first = [], 0

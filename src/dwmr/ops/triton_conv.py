@@ -16,7 +16,6 @@ run's are multiplied by a power of two on the way (`scaled`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -32,23 +31,15 @@ PRECISION = "tf32"  # of products where they are stored in single precision
 PROGRAMS = 1056  # a few for each multiprocessor of the largest GPUs
 
 
-@dataclass(frozen=True)
-class Launch:
-    """How a kernel is run: places in one step, warps, and how many steps are read ahead."""
-
-    block: int
-    warps: int
-    stages: int
-
-
-# What was quickest on an H200 over the 8-puzzle's shapes, ten runs, in half precision.
-CONVOLVE = Launch(block=128, warps=4, stages=3)
-CONVOLVE_TWO = Launch(block=128, warps=4, stages=1)
-GRADIENT = Launch(block=32, warps=2, stages=3)
-GRADIENT_APART = Launch(block=32, warps=4, stages=3)
+# How kernels are run: places in one step, warps, and how many steps are read ahead. This was quickest on an H200 over
+# the 8-puzzle's shapes, ten runs, in half precision.
+CONVOLVE = {"BLOCK": 128, "num_warps": 4, "num_stages": 3}
+CONVOLVE_TWO = {"BLOCK": 128, "num_warps": 4, "num_stages": 1}
+GRADIENT = {"BLOCK": 32, "num_warps": 2, "num_stages": 3}
+GRADIENT_APART = {"BLOCK": 32, "num_warps": 4, "num_stages": 3}
 
 
-def _sizes(x: Tensor, outputs: int, side: int, launch: Launch) -> dict[str, Any]:
+def _sizes(x: Tensor, outputs: int, side: int, launch: dict[str, int]) -> dict[str, Any]:
     """What the kernels are told of images x (S·N, H + 2, W + 2, C)."""
     return {
         "HEIGHT": x.shape[1] - 2,
@@ -57,10 +48,8 @@ def _sizes(x: Tensor, outputs: int, side: int, launch: Launch) -> dict[str, Any]
         "OUT": outputs,
         "SIDE": side,
         "OP": padded_size(outputs),
-        "BLOCK": launch.block,
         "PRECISION": PRECISION,
-        "num_warps": launch.warps,
-        "num_stages": launch.stages,
+        **launch,
     }
 
 
@@ -109,7 +98,7 @@ def convolve(x: Tensor, weight: Tensor, transposed: bool = False, copies: bool =
     check_size(x, result, runs)
     k = taps.shape[1] // steps
     more = {"K": k, "KP": padded_size(k), "COPIES": copies, "STEPS": steps}
-    grid = (triton.cdiv(places, launch.block), runs)
+    grid = (triton.cdiv(places, launch["BLOCK"]), runs)
     _convolve[grid](x, taps, result, places, **_sizes(x, side * outputs, side, launch), **more)
     return result
 
@@ -245,7 +234,7 @@ def weight_gradient(x: Tensor, arrived: Tensor, shape: torch.Size) -> Tensor:
     apart = channels > 1 and taps * rows > 4096  # three sums of that size do not fit one program's registers
     wanted = triton.cdiv(places, max(1, PROGRAMS // (3 * runs if apart else runs)))
     launch = GRADIENT_APART if apart else GRADIENT
-    size = triton.cdiv(wanted, launch.block) * launch.block
+    size = triton.cdiv(wanted, launch["BLOCK"]) * launch["BLOCK"]
     groups = triton.cdiv(places, size)
     check_size(x, arrived, runs)
     partial = x.new_empty(runs, groups, side, outputs, 3, 2 + side, channels, dtype=torch.float32)

@@ -9,20 +9,16 @@ from dwmr.config import HYPER_NAMES, TERMS, Config
 TAU_CAP = 0.9999
 
 
-def exponential(start: float, factor: float, epoch: int) -> float:
-    """``start`` multiplied by ``factor`` at the end of every epoch."""
-    return start * factor**epoch
-
-
 def values_at(config: Config, epoch: int) -> dict[str, float]:
     """All the hyperparameters of an epoch. The decay of the target encoder never exceeds 0.9999."""
     values = {}
     for name in HYPER_NAMES:
         factor = getattr(config.factors, name) if config.schedules else 1.0
-        values[name] = exponential(getattr(config.hyper, name), factor, epoch)
+        values[name] = getattr(config.hyper, name) * factor**epoch
     values["tau"] = min(values["tau"], TAU_CAP)
     fall = half_cosine(epoch - config.cosine_from, config.epochs - config.cosine_from) if config.cosine else 1.0
-    values["lr"] *= rise(epoch, config.warmup) * fall
+    rise = min(1.0, (epoch + 1) / (config.warmup + 1))
+    values["lr"] *= rise * fall
     if config.cross:
         across = ramp(epoch, config.cross_from, config.cross_to)
         for name in ("var", "cor"):
@@ -32,11 +28,6 @@ def values_at(config: Config, epoch: int) -> dict[str, float]:
     if epoch < config.predictor_first:
         values |= dict.fromkeys(TERMS, 0.0)
     return values
-
-
-def rise(epoch: int, warmup: int) -> float:
-    """Even steps up to 1, which is reached when ``warmup`` epochs are over."""
-    return min(1.0, (epoch + 1) / (warmup + 1))
 
 
 def half_cosine(epoch: int, epochs: int) -> float:

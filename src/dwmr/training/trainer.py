@@ -56,60 +56,22 @@ class Run:
         return f"Run({self.config.name!r}, seed={self.seed}, epochs={len(self.metrics)}{where})"
 
 
-def train(
-    config: Config,
-    *,
-    train: Transitions,
-    val: Transitions | None = None,
-    out: str | Path | None = None,
-    seed: int = 0,
-    device: str = "auto",
-    resume: bool = False,
-    encoder: Network | None = None,
-    predictor: Network | None = None,
-    decoder: Network | None = None,
-    objective: Objective | None = None,
-    fast: str = "auto",
-    progress: bool | None = None,
-) -> Run:
+def train(config: Config, *, train: Transitions, out: str | Path | None = None, seed: int = 0, **options: Any) -> Run:
     """Train a world model.
-
-    Your own networks return logits: ``encoder(images) -> (N, K)``, ``predictor(codes, one_hot_actions) -> (N, K)``; a
-    decoder returns normalised images. Each is a module, or a function that makes one.
 
     Args:
         config: a preset, or any other configuration.
         train: the transitions to learn from.
-        val: transitions for label-free figures after each epoch. Without it, ``auto`` holds out the last tenth of
-            ``train``.
         out: the run folder to write; None writes nothing.
         seed: of the weights and of all that is random while training.
-        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
-        resume: continue from the folder's last checkpoint, if there is one.
-        encoder, predictor, decoder: your own networks instead of those of ``config``.
-        objective: your own loss terms instead of those of ``config.model``.
-        fast: ``"auto"`` uses accelerated kernels and recorded updates, ``"off"`` the reference.
-        progress: show a progress bar; None: if standard error is a terminal.
+        **options: ``val``, ``device``, ``resume``, ``encoder``, ``predictor``, ``decoder``, ``objective``, ``fast`` and
+            ``progress``, as in `train_many`.
 
     Raises:
         InputError: the data, the configuration or the folder does not fit; nothing was changed.
         TrainingDiverged: a loss term became NaN or infinite; the last good checkpoint is kept.
     """
-    (result,) = train_many(
-        config,
-        train=train,
-        seeds=[seed],
-        val=val,
-        outs=[out],
-        device=device,
-        resume=resume,
-        encoder=encoder,
-        predictor=predictor,
-        decoder=decoder,
-        objective=objective,
-        fast=fast,
-        progress=progress,
-    )
+    (result,) = train_many(config, train=train, seeds=[seed], outs=[out], **options)
     if isinstance(result, TrainingDiverged):
         raise result
     return result
@@ -132,12 +94,26 @@ def train_many(
     progress: bool | None = None,
     proceed: Callable[[int], bool] | None = None,
 ) -> list[Run | TrainingDiverged]:
-    """Train several runs on the same data: one configuration, or one for each seed. See `train` for the rest.
+    """Train several runs on the same data: one configuration, or one for each seed. On a GPU they are one program.
 
     Configurations may differ in hyperparameters, schedules and kind of two-step scheme, not in networks, objective or
-    length. On a GPU all runs are one program. Each result is what `train` would have given; a run that diverges is
-    reported in its place and harms no other. ``proceed(runs)`` is asked before each epoch of a group of runs; if it
-    says no, they end there, and their folders can be resumed.
+    length. Each result is what `train` would have given; a run that diverges is reported in its place and harms no
+    other.
+
+    Your own networks return logits: ``encoder(images) -> (N, K)``, ``predictor(codes, one_hot_actions) -> (N, K)``; a
+    decoder returns normalised images. Each is a module, or a function that makes one.
+
+    Args:
+        val: transitions for label-free figures after each epoch. Without it, ``auto`` holds out the last tenth of
+            ``train``.
+        outs: a run folder for each seed, or None to write nothing.
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+        resume: continue from a folder's last checkpoint, if there is one.
+        encoder, predictor, decoder: your own networks instead of those of ``config``.
+        objective: your own loss terms instead of those of ``config.model``.
+        fast: ``"auto"`` uses accelerated kernels and recorded updates, ``"off"`` the reference.
+        progress: show a progress bar; None: if standard error is a terminal.
+        proceed: is asked before each epoch with the number of runs; if it says no, they end there and can be resumed.
     """
     configs = [config] * len(seeds) if isinstance(config, Config) else list(config)
     folders = [None if out is None else Path(out) for out in (outs if outs is not None else [None] * len(seeds))]
