@@ -40,7 +40,7 @@ def collect(
         str,
         typer.Option(
             help="For worlds drawn with handwritten digits, such as 8puzzle: mnist (downloaded if missing), sklearn "
-            "(small digits that come with scikit-learn), or a folder with MNIST's IDX files."
+            "(small digits that come with scikit-learn)."
         ),
     ] = "mnist",
     render: Annotated[

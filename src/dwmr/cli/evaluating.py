@@ -32,7 +32,7 @@ from dwmr.evaluation.evaluate import evaluate_many
 from dwmr.files import check_output
 from dwmr.models.run_folder import read_metrics
 from dwmr.models.world_model import WorldModel
-from dwmr.planning.prepared import DIGITS
+from dwmr.worlds.digits import SOURCES
 from dwmr.worlds.registry import WORLDS
 
 MAX_LEVELS = 250
@@ -148,7 +148,7 @@ def _certificate(
     graphs = None
     if world is not None and levels:
         digits = test.about.get("digits")
-        drawn = world.with_digits(digits if digits in DIGITS else "mnist")
+        drawn = world.with_digits(digits if digits in SOURCES else "mnist")
         graphs = drawn.true_graphs(world.levels["test"][:levels], seed)
     return dwmr.certify(
         model.encode, model.predict, test, rollouts=splits.rollout, graphs=graphs, horizon=horizon, seed=seed

@@ -31,9 +31,9 @@ from dwmr.files import check_output
 from dwmr.models.callables import as_bits
 from dwmr.models.onnx_export import ENCODER, PREDICTOR, export_onnx
 from dwmr.models.run_folder import read_info
-from dwmr.planning.prepared import DIGITS
 from dwmr.symbolic import export_pddl, layout_of, learn_symbols, pddl
 from dwmr.symbolic.export import EXPORTED
+from dwmr.worlds.digits import SOURCES
 from dwmr.worlds.registry import action_names, find_world
 
 FILES = {"onnx": (ENCODER, PREDICTOR), "pddl": EXPORTED}
@@ -90,7 +90,7 @@ def export(
     world, shown, images = info.config.benchmark, None, []
     if number is not None:
         digits = train.about.get("digits")
-        task = find_world(world).with_digits(digits if digits in DIGITS else "mnist").task(number, seed=seed)
+        task = find_world(world).with_digits(digits if digits in SOURCES else "mnist").task(number, seed=seed)
         shown, images = task.name, [task.paint(task.start), task.paint(task.goal)]
     elif start is not None and goal is not None:
         images = [read_image(path, model.image_shape) for path in (start, goal)]

@@ -28,12 +28,12 @@ from dwmr.planning.dynamics import model_dynamics
 from dwmr.planning.heuristics import HeuristicNetwork
 from dwmr.planning.packing import pack
 from dwmr.planning.painting import decoder_network, fit_decoder, with_decoder
+from dwmr.worlds.digits import SOURCES
 
 AGENT, PAINTER, HEURISTIC = (f"planning/{part}.safetensors" for part in ("agent", "painter", "heuristic"))
 OLD_HEURISTIC = "heuristic.safetensors"  # of version 0.1, which did not name the checkpoint
 PREPARE_AGAIN = "remove RUN/planning, and the next plan prepares the run again"
 TRAIN_AGAIN = "train it again with: dwmr train-heuristic RUN --overwrite, or delete the file"
-DIGITS = ("mnist", "sklearn")  # handwriting that any machine can have
 
 log = logging.getLogger("dwmr")
 
@@ -48,7 +48,7 @@ def prepare_run(
     log.info("preparing %s for planning; this is done once", run)
     train = splits.train
     agent = prepare_agent(model.encode, model.predict, train, splits.val, seed=seed)
-    if train.about.get("digits") in DIGITS:
+    if train.about.get("digits") in SOURCES:
         agent.about["digits"] = train.about["digits"]
     if train.action_names is not None:
         agent.about["action_names"] = list(train.action_names)

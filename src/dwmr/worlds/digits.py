@@ -1,8 +1,7 @@
 """Images of handwritten digits by label. No image is in two splits.
 
-The 70,000 MNIST digits are the same bytes from every source. Sources in order: the cache, the public mirrors, a wheel
-on PyPI that contains them. The digits are checked against `CONTENT_SHA256`, except those of a folder that the user
-names.
+The 70,000 MNIST digits are the same bytes from every source, checked against `CONTENT_SHA256`. Sources in order: the
+cache, the public mirrors, a wheel on PyPI that contains them.
 """
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ import functools
 import gzip
 import hashlib
 import io
-import math
-import os
 import pickle
 import subprocess
 import sys
@@ -20,7 +17,6 @@ import tempfile
 import urllib.request
 import warnings
 import zipfile
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -51,6 +47,7 @@ PIP_TIMEOUT = 300.0
 CACHE_NAME = "mnist.npz"
 SIDE = 28
 SPLITS = ("train", "val", "test")
+SOURCES = ("mnist", "sklearn")
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,16 +56,11 @@ class Digits:
 
     Attributes:
         by_label: ten arrays uint8 (count, 28, 28), white on black; ``by_label[d]`` are images of digit d.
-        source: ``mnist``, ``sklearn``, or ``idx:`` and a hash of a folder's content.
+        source: ``mnist`` or ``sklearn``.
     """
 
     by_label: tuple[np.ndarray, ...]
     source: str
-
-    def __post_init__(self) -> None:
-        for digit, images in enumerate(self.by_label):
-            if not len(images):
-                raise InputError(f"{self.source}: there is no image of the digit {digit}")
 
     @cached_property
     def counts(self) -> np.ndarray:
@@ -81,40 +73,34 @@ class Digits:
         return np.concatenate([np.zeros((1, SIDE, SIDE), np.uint8), *self.by_label])
 
 
-def load_digits(source: str | os.PathLike[str] = "mnist", split: str = "train") -> Digits:
+def load_digits(source: str = "mnist", split: str = "train") -> Digits:
     """Digits of one split; the arrays are shared between calls and read-only.
 
     Args:
-        source: ``mnist`` (downloaded once into `dwmr.files.cache_folder`), ``sklearn`` (1,797 digits that come with
-            scikit-learn), or a folder with four IDX files like those of MNIST.
+        source: ``mnist`` (downloaded once into `dwmr.files.cache_folder`) or ``sklearn`` (1,797 digits that come with
+            scikit-learn).
         split: ``train``, ``val`` or ``test``. For MNIST the first 50,000 training images, the other 10,000,
-            and the 10,000 test images; for a folder likewise, with a sixth of the training images as ``val``.
+            and the 10,000 test images.
 
     Raises:
         DigitsUnavailable: no source of MNIST could be reached.
-        InputError: unknown source or split, or the folder's files are missing or damaged.
+        InputError: unknown source or split.
     """
     if split not in SPLITS:
         raise unknown("split", split, SPLITS)
-    if source == "sklearn":
-        return _sklearn()[split]
-    return _mnist(cache_folder() if source == "mnist" else Path(source).expanduser(), source == "mnist")[split]
+    if source not in SOURCES:
+        raise unknown("digits", source, SOURCES)
+    return (_sklearn() if source == "sklearn" else _mnist(cache_folder()))[split]
 
 
 @functools.lru_cache(maxsize=1)
-def _mnist(folder: Path, cached: bool) -> dict[str, Digits]:
-    """The splits of MNIST, or of a folder of IDX files."""
-    if not cached and not folder.is_dir():
-        raise InputError(f"unknown digits {str(folder)!r}; expected mnist, sklearn or a folder of IDX files")
-    arrays = load_mnist(folder) if cached else read_folder(folder)
-    digest = content_sha256(arrays)
-    source = "mnist" if digest == CONTENT_SHA256 else f"idx:{digest[:12]}"
-    images, labels = arrays.train_images, arrays.train_labels
+def _mnist(cache: Path) -> dict[str, Digits]:
+    images, labels, test_images, test_labels = load_mnist(cache)
     cut = len(images) - len(images) // 6
     return {
-        "train": Digits(_by_label(images[:cut], labels[:cut]), source),
-        "val": Digits(_by_label(images[cut:], labels[cut:]), source),
-        "test": Digits(_by_label(arrays.test_images, arrays.test_labels), source),
+        "train": Digits(_by_label(images[:cut], labels[:cut]), "mnist"),
+        "val": Digits(_by_label(images[cut:], labels[cut:]), "mnist"),
+        "test": Digits(_by_label(test_images, test_labels), "mnist"),
     }
 
 
@@ -178,7 +164,7 @@ def load_mnist(cache: Path) -> Mnist:
     sources: dict[str, Callable[[], Mnist]] = {f"the cache {cached}": partial(_read_cache, cached)}
     sources |= {f"the public mirror {mirror}": partial(_from_mirror, mirror) for mirror in MIRRORS}
     sources |= {f"the PyPI wheel {WHEEL}": _from_wheel}
-    failures = ["a folder of IDX files: none was named"]
+    failures = []
     for name, fetch in sources.items():
         # A damaged file or a broken network can raise almost anything; the next source may still work.
         try:
@@ -192,28 +178,8 @@ def load_mnist(cache: Path) -> Mnist:
             _write_cache(cached, arrays)
         return arrays
     raise DigitsUnavailable(
-        "\n  ".join(["MNIST could not be loaded:", *failures])
-        + "\nName a folder with its four IDX files, or use the digits 'sklearn', which need no download."
+        "\n  ".join(["MNIST could not be loaded:", *failures]) + "\nUse the digits 'sklearn', which need no download."
     )
-
-
-def read_folder(folder: Path) -> Mnist:
-    """The four IDX files of a folder, gzipped or not, named ``train-images-idx3-ubyte`` or with a dot.
-
-    Raises:
-        InputError: one of the four is missing or damaged, or they are not labelled 28×28 digits.
-    """
-    paths = [_find_idx(folder, name) for name in FILES]
-    arrays = Mnist(*(parse_idx(path.read_bytes(), str(path)) for path in paths))
-    for part in (0, 2):
-        images, labels = arrays[part : part + 2]
-        if images.ndim != 3 or images.shape[1:] != (SIDE, SIDE):
-            raise InputError(f"{paths[part]}: expected images of shape (N, {SIDE}, {SIDE}), got {images.shape}")
-        if labels.shape != images.shape[:1]:
-            raise InputError(f"{paths[part + 1]}: expected {len(images)} labels, one per image, got {labels.shape}")
-        if labels.max(initial=0) > 9:
-            raise InputError(f"{paths[part + 1]}: expected labels 0 to 9, got {labels.max()}")
-    return arrays
 
 
 def content_sha256(arrays: Mnist) -> str:
@@ -223,22 +189,6 @@ def content_sha256(arrays: Mnist) -> str:
         digest.update(f"{array.dtype} {array.shape}\n".encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
-
-
-def parse_idx(data: bytes, name: str) -> np.ndarray:
-    """The uint8 array in an IDX file's bytes, gzipped or not; error messages call the file ``name``."""
-    if data[:2] == b"\x1f\x8b":
-        try:
-            data = gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"{name}: damaged gzip file ({error})") from error
-    if len(data) < 4 or data[:3] != b"\x00\x00\x08" or data[3] == 0:
-        raise InputError(f"{name}: not an IDX file of bytes; it starts with 0x{data[:4].hex()}, not 0x000008..")
-    start = 4 + 4 * data[3]
-    shape = tuple(int.from_bytes(data[place : place + 4], "big") for place in range(4, start, 4))
-    if len(data) != start + math.prod(shape):
-        raise InputError(f"{name}: damaged IDX file; {len(data) - start} bytes follow its header, for shape {shape}")
-    return np.frombuffer(data, dtype=np.uint8, offset=start).reshape(shape)
 
 
 class _ArrayUnpickler(pickle.Unpickler):
@@ -283,7 +233,10 @@ def _from_mirror(mirror: str) -> Mnist:
     arrays = []
     for name in FILES:
         with urllib.request.urlopen(f"{mirror}{name}.gz", timeout=MIRROR_TIMEOUT) as response:
-            arrays.append(parse_idx(response.read(MIRROR_MAX_BYTES), name))
+            data = gzip.decompress(response.read(MIRROR_MAX_BYTES))  # an IDX file: a header, whose size is in byte 3
+        start = 4 + 4 * data[3]
+        shape = [int.from_bytes(data[place : place + 4], "big") for place in range(4, start, 4)]
+        arrays.append(np.frombuffer(data, np.uint8, offset=start).reshape(shape))
     return Mnist(*arrays)
 
 
@@ -307,10 +260,3 @@ def _from_wheel() -> Mnist:
     parts = [np.concatenate(part) for part in zip(train, val)] + list(test)
     images = [np.rint(256 * part).astype(np.uint8).reshape(-1, SIDE, SIDE) for part in parts[::2]]  # values were k/256
     return Mnist(images[0], parts[1].astype(np.uint8), images[1], parts[3].astype(np.uint8))
-
-
-def _find_idx(folder: Path, name: str) -> Path:
-    found = [path for ending in ("", ".gz") for path in folder.glob(name.replace("-idx", "[-.]idx") + ending)]
-    if not found:
-        raise InputError(f"{folder} holds no {name}, gzipped or not")
-    return found[0]
