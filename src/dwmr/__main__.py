@@ -1,7 +1,5 @@
 """`python -m dwmr`: the command line, also where the package is not installed."""
 
-from __future__ import annotations
-
 from dwmr.cli import main
 
 if __name__ == "__main__":

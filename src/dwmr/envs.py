@@ -4,8 +4,6 @@ import gymnasium, dwmr.envs
 env = gymnasium.make("dwmr/IceSlider-v0", min_solution=8)
 """
 
-from __future__ import annotations
-
 import importlib.util
 
 from dwmr.worlds.registry import ENVIRONMENTS

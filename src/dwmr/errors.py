@@ -1,7 +1,5 @@
 """The errors that users can run into. Each message says in one sentence what is wrong."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 

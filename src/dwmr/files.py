@@ -4,8 +4,6 @@ Everything is written under a temporary name next to its target, flushed to disk
 or a crash leaves the old file unchanged.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

@@ -4,8 +4,6 @@ The faithful presets have the paper's networks and settings. The paper does not 
 `dwmr tune` found for a preset is in ``tuned/world/model.json``, with its provenance, and replaces the values here.
 """
 
-from __future__ import annotations
-
 import json
 from importlib import resources
 from typing import Any

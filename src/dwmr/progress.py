@@ -1,7 +1,5 @@
 """Progress bars, shown only on a terminal and only if rich is installed."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

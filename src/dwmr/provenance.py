@@ -1,7 +1,5 @@
 """Where a result came from: the machine, the versions and the code."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import os

@@ -8,8 +8,6 @@ not the numbers derived from them. Stored data must be byte-identical everywhere
 drawn with `below` and `words`, which use only the raw words.
 """
 
-from __future__ import annotations
-
 import zlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The command line: thin functions over the library. Wrong input prints one line and exits with status 2."""
 
-from __future__ import annotations
-
 import inspect
 import logging
 import sys

@@ -1,7 +1,5 @@
 """Long work in many runs: tuning, and the paper's tables."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`dwmr collect`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

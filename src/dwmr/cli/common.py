@@ -1,7 +1,5 @@
 """What the commands share: the app, common options, printing, and opening runs and data."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -1,7 +1,5 @@
 """`dwmr evaluate` and `dwmr certify`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

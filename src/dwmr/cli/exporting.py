@@ -1,7 +1,5 @@
 """Exporting a model: ONNX networks, or rules and PDDL."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`dwmr train` and `dwmr presets`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Planning: between two images, in the world of a task, over all tasks; and training a heuristic."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Checks of arrays from outside. Every message says what was got and what was expected."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

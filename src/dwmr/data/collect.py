@@ -4,8 +4,6 @@ Whatever is random comes from named streams of the data seed, so a seed gives th
 and its noisy version walk the same way.
 """
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

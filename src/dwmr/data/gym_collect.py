@@ -4,8 +4,6 @@ Actions and reset seeds come from named streams of the data seed, so an environm
 gives the same bytes again. No two splits share a reset seed.
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ The header lists every array with its shape and type, so that truncated, missing
 Nothing is ever unpickled.
 """
 
-from __future__ import annotations
-
 import json
 import tokenize
 import zipfile

@@ -1,7 +1,5 @@
 """The certificate: how reliable a world model is, measured through two plain functions, so for anyone's model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The health of a code: dead bits, stability, collisions. Most of it needs no labels."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

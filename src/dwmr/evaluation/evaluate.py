@@ -1,7 +1,5 @@
 """Evaluate world models: what can be read from their bits, how well they predict, how healthy their codes are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

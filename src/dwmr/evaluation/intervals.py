@@ -5,8 +5,6 @@ episodes that begin with the same board (a level); long walks are cut into piece
 are one matrix product.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from typing import Any

@@ -3,8 +3,6 @@
 Boards are integers (N, cells) in [0, n_classes). F1 is computed per cell and averaged over the cells, as in the paper.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 SCORE_TITLES = {

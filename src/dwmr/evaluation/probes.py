@@ -5,8 +5,6 @@ A probe is one affine layer, or for grid-aligned codes a 1×1 convolution, fitte
 `MIN_UPDATES` updates (the paper's splits have more).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

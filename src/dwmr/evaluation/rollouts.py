@@ -1,7 +1,5 @@
 """How long imagination stays correct: roll-outs along real episodes, from a first code and the actions alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Compare the world that a model has learned with the true one: every state and every action of each level."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise

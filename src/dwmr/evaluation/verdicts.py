@@ -4,8 +4,6 @@ There is no score: a model can be good enough for one use and not for another. P
 correct over many steps; reading the board does not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

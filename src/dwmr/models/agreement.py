@@ -1,7 +1,5 @@
 """How well predicted codes match the codes of the frames that really came next."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dwmr.models.callables import as_bits

@@ -1,7 +1,5 @@
 """From probabilities to bits."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Any world model as two plain functions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Decoders: codes (N, K) to normalised images (N, C, H, W); linear outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Encoders: images (N, C, H, W) to logits (N, K)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

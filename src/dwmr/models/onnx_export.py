@@ -6,8 +6,6 @@ predictor.onnx  ``bits`` bool (N, K), ``actions`` int64 (N,)  -> ``next_bits`` b
 N may be any number. The files scale the pixels and threshold the bits.
 """
 
-from __future__ import annotations
-
 import copy
 import importlib.util
 import logging

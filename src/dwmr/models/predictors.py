@@ -1,7 +1,5 @@
 """Predictors: codes (N, K) and one-hot actions (N, A) to the logits (N, K) of the next code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

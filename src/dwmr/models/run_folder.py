@@ -4,8 +4,6 @@ The checkpoint is replaced atomically after every epoch, and the folder appears 
 folder can be loaded at any moment. Nothing is ever unpickled.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

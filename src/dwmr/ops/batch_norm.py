@@ -1,7 +1,5 @@
 """Batch normalisation by the batch's own moments, with an optional ReLU."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import torch

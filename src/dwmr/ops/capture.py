@@ -1,7 +1,5 @@
 """A step of GPU work recorded once and replayed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 

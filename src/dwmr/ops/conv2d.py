@@ -3,8 +3,6 @@
 Stock convolutions with a run axis become grouped convolutions, which are slow on images and channels as small as ours.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from dwmr.ops.dispatch import Kernels, define

@@ -1,7 +1,5 @@
 """Convolutions, each perhaps followed by batch normalisation with ReLU, as one chain of C++ kernels on the CPU."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Blocks of doubling, 3×3 convolution, per-channel normalisation of every image and ReLU, then a last convolution."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Blocks of 3×3 convolution, normalisation of every channel of every image, ReLU and perhaps 2×2 average pooling."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Mean absolute third cross-moment of three distinct bits (the paper's eq. 6), and the standardisation before it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

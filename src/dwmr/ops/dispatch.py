@@ -5,8 +5,6 @@ wherever they do not fit, each operation is its reference in plain PyTorch. The 
 only call the operations.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Full float32 on a GPU, where products and convolutions may otherwise be rounded to TF32."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """A `torch.nn.Sequential` that runs neighbouring layers in fused kernels where these are in use."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol, cast, runtime_checkable
 

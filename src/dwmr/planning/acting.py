@@ -1,7 +1,5 @@
 """Acting on plans: follow a plan, observe, and plan again where the world does not do what was predicted."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field

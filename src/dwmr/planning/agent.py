@@ -1,7 +1,5 @@
 """An agent: what planning and acting need to know about a model, learned from transitions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

@@ -6,8 +6,6 @@ if actions had been drawn uniformly from the possible ones: ruling out an action
 and ruling out an observed one costs `MISS_COST` nats. Where every action is always taken, all of them stay possible.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How well a run plans: tasks solved in their worlds, and what the plans cost."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import statistics

@@ -4,8 +4,6 @@ Predictions use full float32 even where the device multiplies in TF32 by default
 CPU predicts, except where a logit is within rounding of zero.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

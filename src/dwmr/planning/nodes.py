@@ -5,8 +5,6 @@ Everything is a tensor on the search's device, and all operations take many code
 states; whole codes are compared, so two codes are one state only if all their words are equal.
 """
 
-from __future__ import annotations
-
 import heapq
 
 import torch

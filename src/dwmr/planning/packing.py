@@ -3,8 +3,6 @@
 Unused bits are zero, so two codes are equal exactly when their words are.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

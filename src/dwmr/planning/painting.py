@@ -3,8 +3,6 @@
 For a model without a decoder one is fitted afterwards, on frozen codes. The model itself stays as it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Each part is one safetensors file. Its metadata names the checkpoint it was made
 is refused.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 Codes are packed words, int64 (N, W), as in `dwmr.planning.packing`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol

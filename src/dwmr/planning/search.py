@@ -4,8 +4,6 @@ A planner takes a `Dynamics`, a start code, a `Goal` and perhaps a `Heuristic`, 
 code. Duplicates are removed exactly.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterator

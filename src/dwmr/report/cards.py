@@ -1,7 +1,5 @@
 """Single transitions: which ones a report shows, and a card for each."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pieces of HTML. All text is escaped, except for `Markup`."""
 
-from __future__ import annotations
-
 import base64
 import math
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Write the report of a run: one HTML file that needs no other file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A symbolic model of any world model, and the folder it is exported to."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from collections.abc import Sequence

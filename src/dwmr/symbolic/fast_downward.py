@@ -1,7 +1,5 @@
 """Fast Downward, run as a separate program; it is never imported."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import shutil

@@ -5,8 +5,6 @@ conditions on a cell (`dwmr.symbolic.cells.Atom`) become derived predicates. Rul
 propositions. A domain depends on the rules alone, a problem also on a start code and a goal code.
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterable, Sequence
 

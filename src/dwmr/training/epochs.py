@@ -1,7 +1,5 @@
 """Runs whole epochs of a learner: update after update as it reads, or recorded once as a CUDA graph and replayed."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

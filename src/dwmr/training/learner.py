@@ -1,7 +1,5 @@
 """A learner: everything that an update changes, for one run or for several that are trained as one program."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ Codes have the shape (N, K): N samples of K bits. Hyperparameters are numbers or
 deviations divide by N − 1. Several runs at once go through `torch.vmap`; nothing here knows of it.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

@@ -1,7 +1,5 @@
 """Trains a group of runs that have the same epochs behind them: as one program, or side by side."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import math

@@ -1,7 +1,5 @@
 """How quantities change over a run: pure functions of the epoch (0, 1, 2, …)."""
 
-from __future__ import annotations
-
 import math
 
 from dwmr.config import HYPER_NAMES, TERMS, Config

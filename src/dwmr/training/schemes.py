@@ -10,8 +10,6 @@ Each scheme reads top to bottom: codes, losses, step, target update. They differ
     joint             DeepCubeAI: both frames encoded with gradient, straight-through, no target encoder
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

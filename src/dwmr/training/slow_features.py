@@ -8,8 +8,6 @@ S that between a frame and the next, they are the first solutions of S w = λ C 
 bit's threshold is the one at which the frames agree best. Nothing but transitions is used.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 

@@ -5,8 +5,6 @@ nothing is ever copied back: each run can be evaluated or saved at any moment. N
 `own_memory`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Training: owns the epochs, the schedules and the run folders; knows no loss and no algorithm."""
 
-from __future__ import annotations
-
 import logging
 import operator
 from collections.abc import Callable, Mapping, Sequence

@@ -12,8 +12,6 @@ Everything random is seeded from the study's seed and the number of the trial: a
 however often it is stopped.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import logging

@@ -5,8 +5,6 @@ here it is searched up to 0.98. The weight of the prediction is always 1, as in 
 A dimension moves one option of a configuration, or several that share a value (`SHARED`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ A row (an Optuna trial) belongs to a batch. Its scores are Optuna's intermediate
 continue is pruned, and one that diverged has failed. The scores of a confirmation are an attribute of the study.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

@@ -1,7 +1,5 @@
 """The four moves on a grid."""
 
-from __future__ import annotations
-
 UP, RIGHT, LEFT, DOWN = MOVES = (0, 1, 2, 3)
 
 NAMES = ("up", "right", "left", "down")

@@ -3,8 +3,6 @@
 Levels are a function of the seed alone and agree with the public puzzlegen rules. Cells count row by row.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The 70,000 MNIST digits are the same bytes from every source, checked against `C
 cache, the public mirrors, a wheel on PyPI that contains them.
 """
 
-from __future__ import annotations
-
 import functools
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """Worlds with an agent on an 8×8 grid, whose actions are a table of moves."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

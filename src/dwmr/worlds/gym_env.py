@@ -1,7 +1,5 @@
 """One Gymnasium environment for all worlds."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Gaussian pixel noise that is the same bytes on every machine: raw random words index a table of quantiles."""
 
-from __future__ import annotations
-
 import functools
 import statistics
 

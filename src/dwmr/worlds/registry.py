@@ -1,7 +1,5 @@
 """The worlds by name. To add one: write its file, then register it here."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from dwmr.errors import InputError, unknown

@@ -3,8 +3,6 @@
 A board is an integer array (rows, cols); 0 is the blank, which the actions move.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

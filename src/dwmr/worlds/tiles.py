@@ -4,8 +4,6 @@ The mean colours of the IceSlider tiles and the distances between them decide ho
 was fitted by least squares to those of the tiles the paper used.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -3,8 +3,6 @@
 A lane of the processor's vectors holds one image, so a layer reads like the formula for a single image (`lanes.h`).
 """
 
-from __future__ import annotations
-
 import ctypes
 import weakref
 from collections import defaultdict

@@ -4,8 +4,6 @@ Plain C++17 with OpenMP behind C functions, called with ctypes; building takes a
 `library()` is None and everything runs on PyTorch's own kernels.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import functools
