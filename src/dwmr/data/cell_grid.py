@@ -176,7 +176,7 @@ def find_grid(frames: np.ndarray) -> CellGrid | None:
     return best if cost(best) < single else None
 
 
-def _axis(size: int) -> Iterator[tuple[int, float, int]]:
+def axis_divisions(size: int) -> Iterator[tuple[int, float, int]]:
     """Number, pitch and start of the cells along a side, for every way to divide it."""
     largest = min(size // 2, MAX_PITCH)
     for pitch in range(MIN_PITCH, largest + 1):
@@ -190,20 +190,20 @@ def _axis(size: int) -> Iterator[tuple[int, float, int]]:
 
 def _square_grids(height: int, width: int) -> Iterator[CellGrid]:
     starts: dict[float, list[tuple[int, int]]] = {}
-    for number, pitch, first in _axis(width):
+    for number, pitch, first in axis_divisions(width):
         starts.setdefault(pitch, []).append((number, first))
-    for rows, pitch, top in _axis(height):
+    for rows, pitch, top in axis_divisions(height):
         for cols, left in starts.get(pitch, ()):
             yield CellGrid(rows, cols, pitch, pitch, top, left)
 
 
 def _with_rows(grid: CellGrid, height: int) -> Iterator[CellGrid]:
-    for rows, pitch, top in _axis(height):
+    for rows, pitch, top in axis_divisions(height):
         yield replace(grid, rows=rows, height=pitch, top=top)
 
 
 def _with_cols(grid: CellGrid, width: int) -> Iterator[CellGrid]:
-    for cols, pitch, left in _axis(width):
+    for cols, pitch, left in axis_divisions(width):
         yield replace(grid, cols=cols, width=pitch, left=left)
 
 
