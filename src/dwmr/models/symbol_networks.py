@@ -1,7 +1,8 @@
 """Networks for images that are drawn cell by cell: the code has the same few bits for every cell of a regular grid.
 
-A `dwmr.data.cell_grid.CellGrid` says where the cells are, and is part of a run's configuration. The encoder compares
-each cell with the symbols that were found in the training images, the decoder draws them.
+A `dwmr.data.cell_grid.CellGrid` says where the cells are, and is part of a run's configuration. `SymbolEncoder`
+compares each cell with the symbols that were found in the training images; `SymbolReader` reads symbols that are drawn
+anew each time, and has to learn it. The decoder draws the symbols.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dwmr.models.encoders import ImageShape
 
 MAX_ONE_HOT = 17  # with more symbols than that a cell holds the symbol's number in binary
 SURE = 3.0  # logit of a bit that stays as it is, before anything is learned
+READER_SIDE = 32  # cells with longer sides are read with less resolution
 MAX_MIXING = 4_000_000  # parameters of the predictor's mixing of cells, one per action and pair of cells
 
 
@@ -49,10 +51,7 @@ class SymbolEncoder(nn.Module):
     def __init__(self, image_shape: ImageShape, bits: int, grid: CellGrid, symbols: int) -> None:
         super().__init__()
         self.layout = bits_per_cell(symbols), grid.rows, grid.cols
-        if bits != math.prod(self.layout):
-            raise InputError(
-                f"{symbols} symbols in {grid.rows}×{grid.cols} cells need {math.prod(self.layout)} bits, got {bits}"
-            )
+        _check_bits(bits, self.layout, symbols)
         places, inside = _pixels(grid, image_shape)
         self.register_buffer("places", places, persistent=False)
         self.register_buffer("inside", inside, persistent=False)
@@ -60,16 +59,67 @@ class SymbolEncoder(nn.Module):
         self.prototypes = nn.Parameter(torch.randn(symbols, image_shape[0] * places.shape[1]))
 
     def forward(self, images: Tensor) -> Tensor:
-        patches = images.flatten(-2)[..., self.places] * self.inside.to(images.dtype)  # (N, C, cells, pixels)
-        patches = patches.transpose(-3, -2).flatten(-2)  # (N, cells, C · pixels)
+        patches = _cut(images, self.places, self.inside).flatten(-2)  # (N, cells, C · pixels)
         centre = self.prototypes.mean(0)  # keeps the sums small, so that close symbols can be told apart
         symbols = self.prototypes - centre
         nearness = (patches - centre) @ symbols.T - symbols.square().sum(-1) / 2
-        nearness = nearness.unsqueeze(-1)  # (N, cells, symbols, 1)
-        never = torch.finfo(images.dtype).min / 4
-        with_bit = nearness.masked_fill(~self.codes, never).amax(-2)  # (N, cells, bits)
-        without = nearness.masked_fill(self.codes, never).amax(-2)
-        return (with_bit - without).transpose(-2, -1).flatten(-2)
+        return _bit_logits(nearness, self.codes)
+
+
+class SymbolReader(nn.Module):
+    """Each cell becomes the bits of the symbol that a small convolutional network reads in it, all cells by the same.
+
+    It first reads every cell alone, then again, knowing how many of each symbol there seem to be in the image. The code
+    is laid out as that of `SymbolEncoder`.
+    """
+
+    codes: Tensor
+    places: Tensor
+    inside: Tensor
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(
+        self, image_shape: ImageShape, bits: int, grid: CellGrid, symbols: int, *, hidden: int = 128, context: int = 64
+    ) -> None:
+        super().__init__()
+        self.layout = bits_per_cell(symbols), grid.rows, grid.cols
+        _check_bits(bits, self.layout, symbols)
+        places, inside = _pixels(grid, image_shape)
+        self.register_buffer("places", places, persistent=False)
+        self.register_buffer("inside", inside, persistent=False)
+        self.register_buffer("codes", symbol_codes(symbols), persistent=False)
+        self.register_buffer("mean", torch.zeros(image_shape[0]))  # of the training images' cells
+        self.register_buffer("scale", torch.ones(()))
+        self.patch = grid.patch
+        size, stride = (4, 2) if min(grid.patch) >= 8 else (3, 1)
+        features = nn.Sequential(
+            nn.AvgPool2d(max(1, math.ceil(max(grid.patch) / READER_SIDE)), ceil_mode=True),
+            nn.Conv2d(image_shape[0], 16, size, stride, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(16, 32, size, stride, padding=1),
+            nn.ReLU(),
+            nn.Flatten(),
+        )
+        found = features(torch.zeros(1, image_shape[0], *grid.patch)).shape[1]
+        self.features = nn.Sequential(*features, nn.Linear(found, hidden), nn.ReLU())
+        self.alone = nn.Linear(hidden, symbols)
+        self.cell, self.others = nn.Linear(hidden, context), nn.Linear(symbols, context)
+        self.again = nn.Linear(context, symbols)
+        for parameter in self.again.parameters():
+            nn.init.zeros_(parameter)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return _bit_logits(self.symbols(images), self.codes)
+
+    def symbols(self, images: Tensor) -> Tensor:
+        """The logit of each symbol in each cell, (N, cells, symbols)."""
+        patches = _cut(images, self.places, self.inside).unflatten(-1, self.patch)  # (N, cells, C, height, width)
+        patches = (patches - self.mean[:, None, None]) / self.scale
+        hidden = self.features(patches.flatten(0, 1)).unflatten(0, patches.shape[:2])
+        alone = self.alone(hidden)
+        seen = self.others(alone.softmax(-1).sum(-2, keepdim=True))
+        return alone + self.again(torch.relu(self.cell(hidden) + seen))
 
 
 class SymbolDecoder(nn.Module):
@@ -187,11 +237,32 @@ class PlacePredictor(CellPredictor):
 
 
 CELL_NETWORKS: dict[str, dict[str, Callable[..., nn.Module]]] = {
-    "encoder": {"symbols": SymbolEncoder},
+    "encoder": {"symbols": SymbolEncoder, "reader": SymbolReader},
     "predictor": {"cells": CellPredictor, "places": PlacePredictor},
     "decoder": {"symbols": SymbolDecoder},
 }
 """Networks that are also given the `CellGrid` and the number of symbols of the configuration, by role and name."""
+
+
+def _check_bits(bits: int, layout: tuple[int, int, int], symbols: int) -> None:
+    if bits != math.prod(layout):
+        _, rows, cols = layout
+        raise InputError(f"{symbols} symbols in {rows}×{cols} cells need {math.prod(layout)} bits, got {bits}")
+
+
+def _cut(images: Tensor, places: Tensor, inside: Tensor) -> Tensor:
+    """The cells of images (N, C, H, W), (N, cells, C, pixels)."""
+    return (images.flatten(-2)[..., places] * inside.to(images.dtype)).transpose(-3, -2)
+
+
+def _bit_logits(symbols: Tensor, codes: Tensor) -> Tensor:
+    """From how likely each symbol is in each cell, (N, cells, symbols), the logits of the code (N, bits · cells): the
+    likeliest symbol with a bit less the likeliest without."""
+    symbols = symbols.unsqueeze(-1)
+    never = torch.finfo(symbols.dtype).min / 4
+    with_bit = symbols.masked_fill(~codes, never).amax(-2)  # (N, cells, bits of a cell)
+    without = symbols.masked_fill(codes, never).amax(-2)
+    return (with_bit - without).transpose(-2, -1).flatten(-2)
 
 
 def _normed(cells: Tensor) -> Tensor:
