@@ -79,8 +79,9 @@ def find_rendered_grid(transitions: Transitions) -> CellGrid | None:
     if not variance.any():
         return None
     rows = _best_division(_together(now, then, variance), variance.sum((0, 2)))
-    across = (part.transpose(0, 1, 3, 2) for part in (now, then))
-    cols = _best_division(_together(*across, variance.transpose(0, 2, 1)), variance.sum((0, 1)))
+    now_across, then_across = (part.transpose(0, 1, 3, 2) for part in (now, then))
+    across = _together(now_across, then_across, variance.transpose(0, 2, 1))
+    cols = _best_division(across, variance.sum((0, 1)))
     return CellGrid(rows[0], cols[0], rows[1], cols[1], rows[2], cols[2])
 
 
@@ -143,7 +144,7 @@ def _fitted(profile: np.ndarray, number: int, pitch: float, start: int) -> tuple
     kept = np.flatnonzero((sums > EMPTY * sums.max()) | (inside.mean(1) > 0.5))
     cells = cells[kept[0] : kept[-1] + 1]
     variation = float(((cells - cells.mean(0)) ** 2).sum() / (cells**2).sum())
-    return variation, len(cells), pitch, int(round(start + pitch * kept[0]))
+    return variation, len(cells), pitch, round(start + pitch * kept[0])
 
 
 def name_cells(transitions: Transitions, grid: CellGrid) -> NamedCells | None:

@@ -1,45 +1,59 @@
-"""Batch normalisation by the batch's own moments, with an optional ReLU."""
+"""`torch.nn.functional.batch_norm` in training, on CUDA kernels. PyTorch uses one block of threads per channel, which
+leaves most of a GPU idle where channels are few."""
 
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from dwmr.ops.dispatch import Kernels, define
+from dwmr.ops.dispatch import Kernels, define, replaces, use_triton
 
 
-def batch_norm(x: Tensor, norm: nn.BatchNorm2d, *, relu: bool, bias: Tensor | None = None) -> Tensor:
-    """x (N, C, H, W) through ``norm`` in training mode, in fused CUDA kernels; running statistics move on.
-
-    ``bias`` (C,) is that of a convolution just before: it moves the mean and nothing else, so it is only added to the
-    running mean. Its gradient is exactly zero.
-    """
-    last = x.permute(0, 2, 3, 1)
-    rows = last.flatten(0, 2)
-    y, mean, var = _batch_norm([rows, norm.weight, norm.bias], [norm.eps, relu])
-    track(norm, mean if bias is None else mean + bias, var, len(rows))
-    return y.view(last.shape).permute(0, 3, 1, 2)
+@replaces(F.batch_norm)
+def batch_norm(
+    x: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """x (N, C, …), normalised by its own moments; running statistics move on."""
+    if not use_triton(x, "batch_norm"):
+        return NotImplemented
+    if not training or weight is None or bias is None:
+        # With its channels last in memory, an image cannot be mapped over runs by PyTorch's.
+        return F.batch_norm(x.contiguous(), running_mean, running_var, weight, bias, training, momentum, eps)
+    last = x.movedim(1, -1)
+    rows = last.flatten(0, -2)
+    y, mean, var = _batch_norm([rows, weight, bias], [eps])
+    if running_mean is not None and running_var is not None:
+        move_on(running_mean, running_var, mean, var, len(rows), momentum)
+    return y.view(last.shape).movedim(-1, 1)
 
 
 @torch.no_grad()
+def move_on(running_mean: Tensor, running_var: Tensor, mean: Tensor, var: Tensor, count: int, momentum: float) -> None:
+    """Running statistics after a batch with these moments (C,) over ``count`` numbers of each channel."""
+    for kept, fresh in ((running_mean, mean), (running_var, var * (count / (count - 1)))):
+        kept.mul_(1 - momentum).add_(fresh, alpha=momentum)
+
+
 def track(norm: nn.BatchNorm2d, mean: Tensor, var: Tensor, count: int) -> None:
-    """Move running statistics on, given a batch's mean and variance (C,) over ``count`` numbers of each channel."""
-    momentum = cast(float, norm.momentum)
-    for kept, fresh in ((norm.running_mean, mean), (norm.running_var, var * (count / (count - 1)))):
-        cast(Tensor, kept).mul_(1 - momentum).add_(fresh, alpha=momentum)
+    """Move a layer's running statistics on, as its own ``forward`` does."""
+    statistics = cast(Tensor, norm.running_mean), cast(Tensor, norm.running_var)
+    move_on(*statistics, mean, var, count, cast(float, norm.momentum))
     cast(Tensor, norm.num_batches_tracked).add_(1)
 
 
-def reference(x: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool) -> tuple[Tensor, Tensor, Tensor]:
+def reference(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """Rows x (S, M, C) normalised by their moments, with weight and bias (S, C); and the mean and variance (S, C)."""
     var, mean = torch.var_mean(x, dim=1, correction=0)
     y = (x - mean[:, None]) * (var[:, None] + eps).rsqrt() * weight[:, None] + bias[:, None]
-    return (y.relu() if relu else y), mean, var
-
-
-def fits(norm: nn.Module) -> bool:
-    """Whether the kernels know this layer."""
-    return isinstance(norm, nn.BatchNorm2d) and norm.affine and norm.track_running_stats and bool(norm.momentum)
+    return y, mean, var
 
 
 def _kernels(x: Tensor) -> Kernels:
@@ -52,4 +66,4 @@ def _fake(inputs: list[Tensor], form: list[float]) -> list[Tensor]:
     return [each.new_empty(each.shape) for each in inputs]
 
 
-_batch_norm = define("batch_norm", _kernels, _fake)
+_batch_norm: Any = define("batch_norm", _kernels, _fake)

@@ -13,14 +13,16 @@ def capture(
     step: Callable[[], None],
     changing: Callable[[], Sequence[Tensor]],
     rewind: Callable[[], object] = lambda: None,
+    stream: torch.cuda.Stream | None = None,
 ) -> torch.cuda.CUDAGraph:
-    """``step`` as a CUDA graph, not yet replayed.
+    """``step`` as a CUDA graph, not yet replayed. Graphs that are to run at the same time need a ``stream`` each, for
+    their recording and for their replay: those of one stream share what cuBLAS writes to.
 
     Recording needs a few real steps first; ``rewind`` is called after each. ``changing`` names the tensors that a step
     changes, see `undone`.
     """
     with undone(changing):
-        side = torch.cuda.Stream()
+        side = stream or torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(WARM_UPS):
@@ -29,7 +31,7 @@ def capture(
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         # The outer block: a recording that fails does not go back to the stream that was current before it.
-        with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph):
+        with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph, stream=side):
             step()
     return graph
 

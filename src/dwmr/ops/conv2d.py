@@ -1,38 +1,76 @@
-"""Single convolutions on CUDA kernels: 3×3 ones that keep the image's size, and those over disjoint patches.
+"""`torch.conv2d` and `torch.conv_transpose2d` on CUDA kernels: 3×3 convolutions that keep the image's size, and those
+over disjoint patches.
 
 Stock convolutions with a run axis become grouped convolutions, which are slow on images and channels as small as ours.
 """
 
-from torch import Tensor, nn
+from typing import Any
 
-from dwmr.ops.dispatch import Kernels, define
+import torch
+from torch import Tensor
+
+from dwmr.ops.dispatch import Kernels, define, is_mapped, replaces, use_triton
 
 MAX_CHANNELS = 64  # for which the 3×3 kernels fit a multiprocessor's memory
 
 
-def conv2d(x: Tensor, conv: nn.Conv2d | nn.ConvTranspose2d) -> Tensor:
-    """x (N, C, H, W) through a convolution that `fits`, without its bias."""
-    if isinstance(conv, nn.ConvTranspose2d):
-        return _patch_transpose([x, conv.weight])[0]
-    if conv.kernel_size == conv.stride:
-        return _patch_conv([x, conv.weight])[0].permute(0, 3, 1, 2)
-    return _conv3x3([x.permute(0, 2, 3, 1), conv.weight])[0].permute(0, 3, 1, 2)
+@replaces(torch.conv2d)
+def conv2d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    """x (N, C, H, W) with weight (O, C, k, k)."""
+    kernel, usual = tuple(weight.shape[-2:]), groups == 1 and _both(dilation) == (1, 1) and x.ndim == 4
+    if not use_triton(x, "conv2d"):
+        return NotImplemented
+    if usual and kernel == _both(stride) and _both(padding) == (0, 0) and _divided(x, kernel) and _patches_fit(weight):
+        y = _patch_conv([x, weight])[0]
+    elif usual and kernel == (3, 3) and _both(stride) == (1, 1) == _both(padding) and max(weight.shape) <= MAX_CHANNELS:
+        y = _conv3x3([x.permute(0, 2, 3, 1), weight])[0]
+    else:
+        return _left_to_torch(x)
+    y = y.permute(0, 3, 1, 2)
+    return y if bias is None else y + bias[:, None, None]
 
 
-def fits(layer: nn.Module, x: Tensor) -> bool:
-    """Whether the kernels know this convolution, for images x (N, C, H, W)."""
-    if not isinstance(layer, nn.Conv2d | nn.ConvTranspose2d) or layer.groups != 1 or layer.dilation != (1, 1):
-        return False
-    if isinstance(layer, nn.ConvTranspose2d):
-        plain = layer.padding == (0, 0) == layer.output_padding
-        return plain and layer.kernel_size == layer.stride and _patches_fit(layer.weight)
-    if layer.padding_mode != "zeros":
-        return False
-    if layer.kernel_size == layer.stride and layer.padding == (0, 0):
-        side = layer.kernel_size[0]
-        return not (x.shape[-2] % side or x.shape[-1] % side) and _patches_fit(layer.weight)
-    same_size = layer.kernel_size == (3, 3) and layer.stride == (1, 1) == layer.padding
-    return same_size and max(layer.in_channels, layer.out_channels) <= MAX_CHANNELS
+@replaces(torch.conv_transpose2d)
+def conv_transpose2d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
+    """x (N, D, H, W) with weight (D, C, k, k)."""
+    if not use_triton(x, "conv2d"):
+        return NotImplemented
+    apart = tuple(weight.shape[-2:]) == _both(stride) and _both(padding) == (0, 0) == _both(output_padding)
+    if not (apart and groups == 1 and _both(dilation) == (1, 1) and x.ndim == 4 and _patches_fit(weight)):
+        return _left_to_torch(x)
+    y = _patch_transpose([x, weight])[0]
+    return y if bias is None else y + bias[:, None, None]
+
+
+def _left_to_torch(x: Tensor) -> Any:
+    if is_mapped(x):
+        raise RuntimeError("a convolution of several runs is slow unless it is 3×3 or over disjoint patches")
+    return NotImplemented
+
+
+def _both(sides: Any) -> Any:
+    return (sides, sides) if isinstance(sides, int) else sides
+
+
+def _divided(x: Tensor, kernel: tuple[int, ...]) -> bool:
+    return x.shape[-2] % kernel[0] == 0 == x.shape[-1] % kernel[1]
 
 
 def _patches_fit(weight: Tensor) -> bool:

@@ -1,38 +1,63 @@
 """Whether accelerated kernels are in use, and how several runs pass through one.
 
 Inside ``with accelerated()`` the operations of this package use their CUDA or CPU kernels where they fit; outside, and
-wherever they do not fit, each operation is its reference in plain PyTorch. The trainer decides; networks and losses
-only call the operations.
+wherever they do not fit, each operation is its reference in plain PyTorch. On a GPU, functions of PyTorch that an
+operation `replaces` use its kernels too, whoever calls them. The trainer decides; networks and losses know nothing.
 """
 
 import functools
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 INTERPRETED = False  # True: Triton kernels take CPU tensors too, for tests in Triton's interpreter
 
 OPERATIONS = ("conv_features", "conv_decoder", "conv_chain", "conv2d", "batch_norm", "coskewness")
 
+_REPLACEMENTS: dict[Any, Callable[..., Tensor]] = {}
 _LIBRARY = torch.library.Library("dwmr", "DEF")
 _in_use: ContextVar[bool] = ContextVar("dwmr_accelerated", default=False)
 _left_out: ContextVar[str] = ContextVar("dwmr_left_out", default="")
 
 
 @contextmanager
-def accelerated(use: bool = True) -> Iterator[None]:
+def accelerated() -> Iterator[None]:
     """Use accelerated kernels in this block."""
-    token = _in_use.set(use)
+    token = _in_use.set(True)
     try:
-        yield
+        with _Replacements() if torch.cuda.is_available() or INTERPRETED else nullcontext():
+            yield
     finally:
         _in_use.reset(token)
+
+
+def replaces(function: Callable[..., Tensor]) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
+    """Let an operation with the same arguments stand for a function of PyTorch inside ``with accelerated()`` on a GPU.
+
+    Where its kernels do not fit, the operation returns NotImplemented.
+    """
+
+    def register(operation: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        _REPLACEMENTS[function] = operation
+        return operation
+
+    return register
+
+
+class _Replacements(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if (operation := _REPLACEMENTS.get(func)) is not None:
+            result = operation(*args, **(kwargs or {}))
+            if result is not NotImplemented:
+                return result
+        return func(*args, **(kwargs or {}))
 
 
 @contextmanager
@@ -70,9 +95,14 @@ def use_cpu_kernels(x: Tensor, operation: str) -> bool:
 
 def needs_gradient(x: Tensor) -> bool:
     """``x.requires_grad``, also inside `torch.vmap`, where it is False of every tensor."""
-    while torch._C._functorch.is_batchedtensor(x):
+    while is_mapped(x):
         x = torch._C._functorch.get_unwrapped(x)
     return x.requires_grad
+
+
+def is_mapped(x: Tensor) -> bool:
+    """Whether `torch.vmap` maps over this tensor."""
+    return torch._C._functorch.is_batchedtensor(x)
 
 
 Kernels = tuple[Callable[..., Sequence[Tensor]], Callable[..., Sequence[Tensor]] | None]

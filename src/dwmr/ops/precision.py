@@ -1,4 +1,4 @@
-"""Full float32 on a GPU, where products and convolutions may otherwise be rounded to TF32."""
+"""How a GPU rounds the factors of float32 products and convolutions: not at all, or to TF32, which is faster."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -8,17 +8,17 @@ import torch
 
 
 @contextmanager
-def full_float32() -> Iterator[None]:
-    """No TF32 in this block; without a GPU nothing changes."""
+def products(*, tf32: bool) -> Iterator[None]:
+    """Round to TF32 in this block, or round nothing; without a GPU nothing changes."""
     with ExitStack() as stack:
         if torch.cuda.is_available():
             matmul: Any = torch.backends.cuda.matmul
             if hasattr(torch.backends.cudnn, "conv"):  # since torch 2.9, where the older names must not be mixed in
                 for part in (torch.backends.cudnn.conv, matmul):
-                    stack.enter_context(_set(part, "fp32_precision", "ieee"))
+                    stack.enter_context(_set(part, "fp32_precision", "tf32" if tf32 else "ieee"))
             else:
                 for part in (torch.backends.cudnn, matmul):
-                    stack.enter_context(_set(part, "allow_tf32", False))
+                    stack.enter_context(_set(part, "allow_tf32", tf32))
         yield
 
 

@@ -1,12 +1,12 @@
 """A `torch.nn.Sequential` that runs neighbouring layers in fused kernels where these are in use."""
 
 from collections.abc import Sequence
-from typing import Protocol, cast, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from dwmr.ops import batch_norm, conv2d
+from dwmr.ops.conv2d import MAX_CHANNELS
 from dwmr.ops.conv_chain import Link, conv_chain, conv_chain_eval
 from dwmr.ops.conv_chain import fits as chain_takes
 from dwmr.ops.conv_decoder import conv_decoder
@@ -55,9 +55,7 @@ class Sequential(nn.Sequential):
         decoder = decoder_blocks(layers, x.shape[-2:]) if use_triton(x, "conv_decoder") and _narrow(layers) else None
         if decoder is not None:
             return conv_decoder(x, *decoder)
-        while layers:
-            x, layers = _step_on_gpu(x, layers)
-        return x
+        return super().forward(x)
 
 
 KNOWN = (nn.Conv2d, nn.ConvTranspose2d, nn.GroupNorm, nn.BatchNorm2d, nn.ReLU, nn.AvgPool2d, nn.Upsample, nn.Flatten)
@@ -125,39 +123,6 @@ def chain_links(layers: Sequence[nn.Module]) -> list[Link] | None:
     return None
 
 
-def _step_on_gpu(x: Tensor, layers: list[nn.Module]) -> tuple[Tensor, list[nn.Module]]:
-    """The first layers that can be computed together, and the layers after them."""
-    first, *rest = layers
-    if isinstance(first, LinkedBlock) and first.training and _kernel_for(first.link().conv, x):
-        link = first.link()
-        if link.norm is not None and _norm_kernel_for(link.norm, x) and link.residual:
-            y = conv2d.conv2d(x, link.conv)
-            return torch.relu(x + batch_norm.batch_norm(y, link.norm, relu=False, bias=_detached(link.conv))), rest
-    if _kernel_for(first, x):
-        y = conv2d.conv2d(x, cast(nn.Conv2d, first))
-        if rest and _norm_kernel_for(rest[0], x) and rest[0].training:
-            norm, *rest = rest
-            relu = bool(rest) and isinstance(rest[0], nn.ReLU)
-            y = batch_norm.batch_norm(y, cast(nn.BatchNorm2d, norm), relu=relu, bias=_detached(first))
-            return y, rest[1:] if relu else rest
-        bias = cast(Tensor | None, first.bias)
-        return (y if bias is None else y + bias[:, None, None]), rest
-    return first(x), rest
-
-
-def _kernel_for(layer: nn.Module, x: Tensor) -> bool:
-    return use_triton(x, "conv2d") and conv2d.fits(layer, x)
-
-
-def _norm_kernel_for(layer: nn.Module, x: Tensor) -> bool:
-    return use_triton(x, "batch_norm") and batch_norm.fits(layer)
-
-
-def _detached(layer: nn.Module) -> Tensor | None:
-    bias = cast(Tensor | None, layer.bias)
-    return None if bias is None else bias.detach()
-
-
 def _same_size(conv: nn.Conv2d) -> bool:
     sides = (conv.kernel_size, conv.stride, conv.dilation, conv.padding)
     return sides == ((3, 3), (1, 1), (1, 1), (1, 1)) and conv.groups == 1 and conv.padding_mode == "zeros"
@@ -182,8 +147,7 @@ def _narrow(layers: Sequence[nn.Module]) -> bool:
     """Whether every convolution, with the four copies that a doubling makes of its outputs, fits the kernels."""
     before: list[nn.Module | None] = [None, *layers]
     return all(
-        max(layer.in_channels, (4 if isinstance(previous, nn.Upsample) else 1) * layer.out_channels)
-        <= conv2d.MAX_CHANNELS
+        max(layer.in_channels, (4 if isinstance(previous, nn.Upsample) else 1) * layer.out_channels) <= MAX_CHANNELS
         for previous, layer in zip(before, layers)
         if isinstance(layer, nn.Conv2d)
     )

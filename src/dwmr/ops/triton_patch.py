@@ -28,14 +28,14 @@ NUMBERS = 4096  # of patches in one step of a program
 
 
 def fits(weight: Tensor) -> bool:
-    """Whether weights (S, O, C, k, k) are square, k a power of two, and small enough for a program's registers.
+    """Whether weights (O, C, k, k) are square, k a power of two, and small enough for a program's registers.
 
     Where a number lies is then a matter of shifts. By divisions, k = 3 with five channels last in memory came out wrong
     on an H200 with Triton 3.6, though right in its interpreter.
     """
     height, width = weight.shape[-2:]
-    numbers = padded_size(weight[0, 0].numel())
-    small = numbers <= 256 and numbers * padded_size(weight.shape[1]) <= 8192
+    numbers = padded_size(weight[0].numel())
+    small = numbers <= 256 and numbers * padded_size(weight.shape[0]) <= 8192
     return height == width and _power_of_two(width) and small
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dwmr.models.world_model import WorldModel
-from dwmr.ops.precision import full_float32
+from dwmr.ops.precision import products
 from dwmr.planning.applicability import Applicability
 from dwmr.planning.packing import pack, unpack
 from dwmr.planning.problem import Dynamics
@@ -36,7 +36,7 @@ class PredictedDynamics:
     def successors(self, words: Tensor) -> tuple[Tensor, Tensor | None]:
         size = CODES_IN_CACHE if words.device.type == "cpu" else len(words)
         codes = unpack(words, self.bits)
-        with full_float32():
+        with products(tf32=False):
             children = torch.cat([pack(self.predict_all(part)) for part in codes.split(max(1, size))])
         if self.possible is None or self.possible.everything:
             return children, None

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from dwmr.data.batches import EpochPlan, Loader
 from dwmr.data.transitions import Transitions
 from dwmr.models.agreement import next_code_agreement
 from dwmr.ops.capture import capture, undone
+from dwmr.ops.precision import products
 from dwmr.training.learner import Learner
 from dwmr.training.schemes import Scheme
 
@@ -58,6 +59,7 @@ class EpochRunner:
         self.device = loader.device
         self.recorded = fast and self.device.type == "cuda"
         self.graph: torch.cuda.CUDAGraph | None = None
+        self.stream = torch.cuda.Stream(self.device) if self.recorded else None  # runners may replay side by side
         self.counter = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.terms = self.ones = self.flips = torch.empty(0)
         self.val: list[np.ndarray | Tensor] | None = None
@@ -84,6 +86,8 @@ class EpochRunner:
             buffer.zero_()
         for run in self.learner.runs:
             run.model.train()  # target encoders stay in evaluation mode
+        if self.stream is not None:
+            self.stream.wait_stream(torch.cuda.current_stream())
 
     def prepare(self) -> None:
         """Try an update after `start`, leaving everything as it was: record it, or just see whether it works.
@@ -93,7 +97,7 @@ class EpochRunner:
         """
         with buffers_kept([module for run in self.learner.runs for module in (run.model, run.target)]):
             if self.recorded:
-                self.graph = capture(self._update, self._state, rewind=self.counter.zero_)
+                self.graph = capture(self._update, self._state, self.counter.zero_, self.stream)
             else:
                 with undone(self._state):
                     self._update()
@@ -101,12 +105,15 @@ class EpochRunner:
     def step(self) -> None:
         """One update, as `prepare` recorded it if it did."""
         if self.graph is not None:
-            self.graph.replay()
+            with torch.cuda.stream(self.stream):
+                self.graph.replay()
         else:
             self._update()
 
     def figures(self) -> list[EpochFigures]:
         """What each run did since `start`."""
+        if self.stream is not None:
+            torch.cuda.current_stream().wait_stream(self.stream)
         updates = len(self.terms)
         terms, ones, flips = self.terms.cpu(), (self.ones / updates).cpu(), (self.flips / updates).cpu()
         runs = self.learner.runs
@@ -120,16 +127,26 @@ class EpochRunner:
             arrays = (val.obs, val.actions, val.next_obs)
             on_cpu = self.device.type == "cpu"
             self.val = [each if on_cpu else torch.from_numpy(np.array(each)).to(self.device) for each in arrays]
-        return [next_code_agreement(run.model, *self.val) for run in self.learner.runs]
+        with self._fast_operations():
+            return [next_code_agreement(run.model, *self.val) for run in self.learner.runs]
 
     def _update(self) -> None:
-        with ops.accelerated(self.fast):
+        with self._fast_operations():
             result = self.scheme(self.learner, self.loader.batch(self.counter), self.hyper)
         terms = torch.stack([result.terms[name] for name in self.learner.objective.terms])
         self.terms.index_copy_(0, self.counter, terms[None].to(self.terms.dtype))
         self.ones += result.bits.mean(-2)
         self.flips += (result.bits != result.next_bits).sum(-1).float().mean(-1)
         self.counter += 1
+
+    @contextmanager
+    def _fast_operations(self) -> Iterator[None]:
+        """Accelerated kernels and TF32 in this block; nothing for the reference."""
+        with ExitStack() as stack:
+            if self.fast:
+                stack.enter_context(ops.accelerated())
+                stack.enter_context(products(tf32=True))
+            yield
 
     def _state(self) -> list[Tensor]:
         return [*self.learner.state(), self.counter, self.terms, self.ones, self.flips]

@@ -14,7 +14,7 @@ from dwmr.models.bits import binary_concrete, straight_through, threshold
 from dwmr.models.run_folder import load_weights
 from dwmr.models.world_model import WorldModel
 from dwmr.training.objectives import Codes, LaterCodes, Objective
-from dwmr.training.stacking import Stack, StackedAdam
+from dwmr.training.stacking import Stack, StackedAdam, own_memory
 
 OPTIMIZERS = ("codes_optimizer", "predictor_optimizer")
 
@@ -59,6 +59,14 @@ class RunState:
             # load_state_dict copies the groups; the learning rate must stay the tensor that the schedule writes to.
             for group, value in zip(optimizer.param_groups, lr, strict=True):
                 group["lr"] = value
+
+    def own_memory(self) -> None:
+        """Leave the tensors that a stack shares: stock kernels may rely on how tensors of their own are aligned."""
+        for network in (self.model, self.target):
+            own_memory(network)
+        for label in OPTIMIZERS:
+            for state in getattr(self, label).state.values():
+                state.update({name: value.clone() for name, value in state.items()})
 
     def is_finite(self) -> bool:
         return bool(torch.stack([torch.isfinite(each).all() for each in self.model.parameters()]).all())

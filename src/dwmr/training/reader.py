@@ -63,7 +63,8 @@ def teach_reader(
 
     def equal_codes() -> float:
         first, second = named.first[count - checked :], named.second[count - checked :]
-        return 100 * float((model.encode(train.next_obs[first]) == model.encode(train.obs[second])).all(1).float().mean())
+        same = (model.encode(train.next_obs[first]) == model.encode(train.obs[second])).all(1)
+        return 100 * float(same.float().mean())
 
     best, worse, done = -1.0, 0, 0
     with progress_bars.bar("reading the cells", MAX_UPDATES + LAST_UPDATES, show=progress) as shown:

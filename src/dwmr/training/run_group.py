@@ -94,6 +94,8 @@ def _runners(
             return [together]
         except Exception as error:  # a fault of the networks themselves is raised again by the runs alone
             log.info("training the runs side by side, because they cannot be one program: %s", error)
+            for member in members:
+                member.state.own_memory()
     runners = [_runner(job, [member], loader.sharing_data()) for member in members]
     for runner, plan, value in zip(runners, plans, values, strict=True):
         if runner.recorded:
