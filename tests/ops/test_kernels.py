@@ -14,7 +14,7 @@ from torch.func import functional_call, stack_module_state
 import dwmr
 from dwmr.errors import InputError
 from dwmr.models.world_model import build_model
-from dwmr.ops import conv_decoder, conv_features
+from dwmr.ops import conv2d, conv_decoder, conv_features
 from dwmr.ops import coskewness as third_moments
 from tests.ops.calls import calls
 
@@ -255,12 +255,27 @@ def test_batch_norm_moves_running_statistics_on_as_torch_does():
         torch.testing.assert_close(kept, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("side", "stride", "padding"),
+    [(4, 2, 1), (3, 2, 1), (5, 2, 2), (3, 1, 0), (2, 1, 0), (5, 3, (2, 1)), ((3, 5), (1, 2), 1), (2, 2, 0), (6, 4, 1)],
+)
+def test_other_convolutions_of_several_runs(monkeypatch, side, stride, padding):
+    from dwmr.ops import triton_conv
+
+    monkeypatch.setattr(triton_conv, "PRECISION", "tf32x3")
+    monkeypatch.setattr(conv2d, "MAX_CHANNELS", 8)  # several parts
+    rows, cols = (side, side) if isinstance(side, int) else side
+    inputs = [normal(2, 3, 3, 9, 11), normal(2, 4, 3, rows, cols, seed=1), normal(2, 4, seed=2)]
+    plain = torch.vmap(lambda x, weight, bias: nn.functional.conv2d(x, weight, bias, stride, padding))
+    agree(on_kernels(plain), plain, inputs, bound=1e-4)
+
+
 def test_convolutions_without_a_kernel_are_not_mapped_over_runs():
-    x, weight = normal(2, 3, 3, 8, 8), normal(2, 4, 3, 4, 4)
-    with calls(), pytest.raises(RuntimeError, match="of several runs is slow"):
-        torch.vmap(lambda x, weight: nn.functional.conv2d(x, weight, stride=2, padding=1))(x, weight)
+    x, weight = normal(2, 3, 3, 8, 8), normal(2, 4, 3, 7, 7)
+    with calls(), pytest.raises(RuntimeError, match="no fast kernel"):
+        torch.vmap(lambda x, weight: nn.functional.conv2d(x, weight, padding=3))(x, weight)
     with calls() as used:
-        nn.functional.conv2d(x[0], weight[0], stride=2, padding=1)
+        nn.functional.conv2d(x[0], weight[0], padding=3)
     assert not used
 
 

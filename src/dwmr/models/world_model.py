@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ from dwmr.models.verdict import Verdict
 from dwmr.seeding import rng
 
 Array = np.ndarray | Tensor
+
+NUMBERS_AT_ONCE = 2**25  # pixels that are encoded at once on a GPU
 
 _ROLES = {  # what each network takes and returns
     "encoder": ("images (N, C, H, W)", "logits of shape (N, K)"),
@@ -97,9 +100,12 @@ class WorldModel(nn.Module):
         return F.one_hot(actions.long(), self.n_actions).to(self.mean.dtype)
 
     @torch.no_grad()
-    def encode(self, images: Array, batch: int = 1024) -> Tensor:
+    def encode(self, images: Array, batch: int | None = None) -> Tensor:
         """uint8 images (N, C, H, W) to bool (N, K)."""
         self._check_images(images)
+        if batch is None:
+            on_gpu = self.device.type == "cuda"
+            batch = max(1, NUMBERS_AT_ONCE // math.prod(self.image_shape)) if on_gpu else 1024
         with self._evaluating():
             return self._chunked(lambda x: _as_bits(self.encoder(self.normalize(x))), batch, images)
 

@@ -1,7 +1,8 @@
-"""Batch normalisation of several runs in two Triton kernels, sums and map, both ways.
+"""Batch normalisation of several runs in two Triton kernels each way: sums over the rows, then a map of all rows.
 
 Rows lie with channels last: x (S, M, C), M samples and positions of each of S runs. Plain PyTorch takes some ten passes
-over such a tensor forwards and backwards; here it is read twice and written once in each direction.
+over such a tensor forwards and backwards; here it is read twice and written once in each direction. Each program of the
+second kernel adds up what those of the first left, so that nothing small is computed in between.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-GROUPS = 64  # programs a run for the sums
+PROGRAMS = 1024  # over all runs
+MAX_GROUPS = 256  # programs per run
 NUMBERS = 4096  # in one step of a program
 
 
@@ -23,15 +25,12 @@ def forward(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
 
     ``inputs`` are x, weight and bias, ``form`` what is added to the variance.
     """
-    x, weight, bias = inputs[0].contiguous(), inputs[1], inputs[2]
-    (eps,) = form
-    rows = x.shape[1]
-    sums = _reduce(x, None)
-    mean = sums[:, 0] / rows
-    var = (sums[:, 1] / rows - mean.square()).clamp_min(0)
-    scale, shift, _ = _affine_map(mean, var, weight, bias, eps)
-    y = torch.empty_like(x)
-    _map_rows(x, None, (scale, shift, scale, shift), y)
+    x, weight, bias = (each.contiguous() for each in inputs)
+    y, mean, var = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(weight)
+    grid, sizes = _launch(x)
+    sums = x.new_empty(*grid, 2, x.shape[2])
+    _sums[grid](x, x, sums, BACK=False, **sizes)
+    _map[grid](x, sums, weight, bias, mean, var, y, form[0], **sizes)
     return [y, mean, var]
 
 
@@ -39,69 +38,47 @@ def backward(
     gradient: Tensor, inputs: Sequence[Tensor], saved: Sequence[Tensor], form: Sequence[float], into_x: bool
 ) -> list[Tensor]:
     """The gradients of x, if asked for, weight and bias."""
-    x, gradient = inputs[0].contiguous(), gradient.contiguous()
-    mean, var = saved
-    (eps,) = form
-    rows = x.shape[1]
-    scale, shift, deviation = _affine_map(mean, var, inputs[1], inputs[2], eps)
-    sums = _reduce(x, gradient)
-    d_bias = sums[:, 0]
-    # Σ g·x̂ from Σ g·x
-    d_weight = (sums[:, 1] - mean * d_bias) * deviation
-    if not into_x:
-        return [d_weight, d_bias.contiguous()]
-    dx = torch.empty_like(x)
-    # dx = scale · (g − (d_bias + x̂ d_weight) / M) = scale·g − slope·x − offset
-    slope = scale * d_weight * deviation / rows
-    offset = scale * d_bias / rows - slope * mean
-    _map_rows(x, gradient, (scale, shift, slope, offset), dx)
-    return [dx, d_weight, d_bias.contiguous()]
+    x, weight, gradient = inputs[0].contiguous(), inputs[1].contiguous(), gradient.contiguous()
+    mean, var = (each.contiguous() for each in saved)
+    dx, d_weight, d_bias = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(weight)
+    grid, sizes = _launch(x)
+    sums = x.new_empty(*grid, 2, x.shape[2])
+    _sums[grid](x, gradient, sums, BACK=True, **sizes)
+    _map_back[grid](x, gradient, sums, weight, mean, var, d_weight, d_bias, dx, form[0], **sizes)
+    return [dx, d_weight, d_bias] if into_x else [d_weight, d_bias]
 
 
-def _affine_map(mean: Tensor, var: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The normalisation as x · scale + shift, and 1 / deviation."""
-    deviation = (var + eps).rsqrt()
-    scale = weight * deviation
-    return scale, bias - mean * scale, deviation
-
-
-def _map_rows(x: Tensor, gradient: Tensor | None, maps: Sequence[Tensor], result: Tensor) -> None:
-    """All rows of x (S, M, C) by scale and shift, or of the gradient by scale, slope and offset."""
-    runs, rows, _ = x.shape
-    sizes = _sizes(x) | {"BACK": gradient is not None}
-    grid = (runs, triton.cdiv(rows, sizes["BLOCK"]))
-    _map[grid](x, x if gradient is None else gradient, *maps, result, rows, **sizes)
-
-
-def _sizes(x: Tensor) -> dict[str, Any]:
-    padded = triton.next_power_of_2(x.shape[2])
-    return {"C": x.shape[2], "CP": padded, "BLOCK": max(16, NUMBERS // padded)}
-
-
-def _reduce(x: Tensor, gradient: Tensor | None) -> Tensor:
-    """Two sums over the rows of each run, (S, 2, C): of x and its square, or of the gradient, by itself and times x."""
+def _launch(x: Tensor) -> tuple[tuple[int, int], dict[str, Any]]:
+    """The programs of a kernel, (runs, groups of rows), and what all kernels are told of x."""
     runs, rows, channels = x.shape
-    partial = x.new_empty(runs, GROUPS, 2, channels)
-    sizes = _sizes(x)
-    steps = triton.cdiv(triton.cdiv(rows, sizes["BLOCK"]), GROUPS)
-    _sums[(runs, GROUPS)](
-        x, x if gradient is None else gradient, partial, rows, steps, BACK=gradient is not None, **sizes
-    )
-    return partial.sum(1)
+    padded = triton.next_power_of_2(channels)
+    block = max(16, NUMBERS // padded)
+    groups = min(MAX_GROUPS, triton.next_power_of_2(triton.cdiv(PROGRAMS, runs)))
+    steps = triton.cdiv(triton.cdiv(rows, block), groups)
+    return (runs, groups), {
+        "rows": rows,
+        "steps": steps,
+        "GROUPS": groups,
+        "C": channels,
+        "CP": padded,
+        "BLOCK": block,
+    }
 
 
 @triton.jit
 def _sums(
     x,
     gradient,
-    partial,
+    sums,
     rows,
     steps,
-    BACK: tl.constexpr,
+    GROUPS: tl.constexpr,
     C: tl.constexpr,
     CP: tl.constexpr,
     BLOCK: tl.constexpr,
+    BACK: tl.constexpr,
 ):
+    """Over a group's rows, x and its square; on the way back the gradient, by itself and times x."""
     run = tl.program_id(0).to(tl.int64)
     group = tl.program_id(1)
     c = tl.arange(0, CP)
@@ -117,37 +94,93 @@ def _sums(
             g = tl.load(gradient + place, live, 0.0)
         first += g
         second += g * v
-    target = partial + (run * tl.num_programs(1) + group) * (2 * C) + c
+    target = sums + (run * GROUPS + group) * (2 * C) + c
     tl.store(target, tl.sum(first, 0), c < C)
     tl.store(target + C, tl.sum(second, 0), c < C)
 
 
 @triton.jit
+def _of_all_groups(sums, run, GROUPS: tl.constexpr, C: tl.constexpr, CP: tl.constexpr):
+    """Both sums over all rows of a run."""
+    c = tl.arange(0, CP)[None, :]
+    place = (run * GROUPS + tl.arange(0, GROUPS)[:, None]) * (2 * C) + c
+    first = tl.sum(tl.load(sums + place, c < C, 0.0), 0)
+    return first, tl.sum(tl.load(sums + place + C, c < C, 0.0), 0)
+
+
+@triton.jit
 def _map(
     x,
-    gradient,
-    scale,
-    shift,
-    slope,
-    offset,
+    sums,
+    weight,
+    bias,
+    mean,
+    var,
     result,
+    eps,
     rows,
-    BACK: tl.constexpr,
+    steps,
+    GROUPS: tl.constexpr,
     C: tl.constexpr,
     CP: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     run = tl.program_id(0).to(tl.int64)
-    row = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    group = tl.program_id(1)
     c = tl.arange(0, CP)
-    live = (row < rows)[:, None] & (c < C)[None, :]
-    a = tl.load(scale + run * C + c, c < C, 0.0)[None, :]
-    b = tl.load(shift + run * C + c, c < C, 0.0)[None, :]
-    place = (run * rows + row[:, None]) * C + c[None, :]
-    v = tl.load(x + place, live, 0.0)
-    y = v * a + b
-    if BACK:
-        m = tl.load(slope + run * C + c, c < C, 0.0)[None, :]
-        n = tl.load(offset + run * C + c, c < C, 0.0)[None, :]
-        y = a * tl.load(gradient + place, live, 0.0) - m * v - n
-    tl.store(result + place, y, live)
+    once, square = _of_all_groups(sums, run, GROUPS, C, CP)
+    middle = once / rows
+    spread = square / rows - middle * middle
+    spread = tl.where(spread < 0, 0.0, spread)  # NaN stays NaN
+    if group == 0:
+        tl.store(mean + run * C + c, middle, c < C)
+        tl.store(var + run * C + c, spread, c < C)
+    a = tl.load(weight + run * C + c, c < C, 0.0) / tl.sqrt(spread + eps)
+    b = tl.load(bias + run * C + c, c < C, 0.0) - middle * a
+    for step in range(steps):
+        row = (group * steps + step) * BLOCK + tl.arange(0, BLOCK)
+        live = (row < rows)[:, None] & (c < C)[None, :]
+        place = (run * rows + row[:, None]) * C + c[None, :]
+        tl.store(result + place, tl.load(x + place, live, 0.0) * a[None, :] + b[None, :], live)
+
+
+@triton.jit
+def _map_back(
+    x,
+    gradient,
+    sums,
+    weight,
+    mean,
+    var,
+    d_weight,
+    d_bias,
+    result,
+    eps,
+    rows,
+    steps,
+    GROUPS: tl.constexpr,
+    C: tl.constexpr,
+    CP: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """dx = a · (g − (Σ g + x̂ Σ g x̂) / M) with a = weight / deviation, as a·g − m·x − n."""
+    run = tl.program_id(0).to(tl.int64)
+    group = tl.program_id(1)
+    c = tl.arange(0, CP)
+    of_bias, product = _of_all_groups(sums, run, GROUPS, C, CP)
+    middle = tl.load(mean + run * C + c, c < C, 0.0)
+    inverse = 1 / tl.sqrt(tl.load(var + run * C + c, c < C, 0.0) + eps)
+    of_weight = (product - middle * of_bias) * inverse
+    if group == 0:
+        tl.store(d_weight + run * C + c, of_weight, c < C)
+        tl.store(d_bias + run * C + c, of_bias, c < C)
+    a = tl.load(weight + run * C + c, c < C, 0.0) * inverse
+    m = a * of_weight * inverse / rows
+    n = a * of_bias / rows - m * middle
+    for step in range(steps):
+        row = (group * steps + step) * BLOCK + tl.arange(0, BLOCK)
+        live = (row < rows)[:, None] & (c < C)[None, :]
+        place = (run * rows + row[:, None]) * C + c[None, :]
+        g = tl.load(gradient + place, live, 0.0)
+        v = tl.load(x + place, live, 0.0)
+        tl.store(result + place, a[None, :] * g - m[None, :] * v - n[None, :], live)
