@@ -13,8 +13,8 @@ Parts, each kept in the file as soon as it is measured (``--only`` measures some
     coskewness  the term and its gradient in three forms
     profile     GPU: the costliest kernels of an update
 
-Machines are noisy: what is compared is measured in turn over several rounds, each figure is the median of its rounds,
-and the rounds are kept beside it (``…_rounds``).
+Machines are noisy: what is compared is measured in turn over several rounds (``--rounds``), each figure is the median of
+its rounds, and the rounds are kept beside it (``…_rounds``).
 """
 
 from __future__ import annotations
@@ -44,14 +44,23 @@ from dwmr.files import atomic_write_json
 from dwmr.models.world_model import build_model, image_statistics
 from dwmr.ops import coskewness
 from dwmr.ops.capture import WARM_UPS, capture
-from dwmr.ops.dispatch import OPERATIONS, without
+from dwmr.ops.dispatch import without
 from dwmr.provenance import describe_machine
 from dwmr.training.objectives import OBJECTIVES
 
 Figures = dict[str, Any]
-ROUNDS = 5
+ROUNDS = 5  # see --rounds
 WORLDS = ("8puzzle", "iceslider")
 WHOLE = ("8puzzle/dwmr", "iceslider/dwmr", "8puzzle/strong", "iceslider/strong")
+# Which operations take part in the updates of which presets: on a GPU, on a CPU.
+TAKING_PART = {
+    "8puzzle/dwmr": (("conv_features", "coskewness"), ("conv_features", "coskewness")),
+    "iceslider/dwmr": (("conv2d", "batch_norm", "coskewness"), ("conv_chain", "coskewness")),
+    "8puzzle/dwmr+ae": (("conv_decoder",), ("conv_features",)),
+    "iceslider/dwmr+ae": (("conv2d",), ("conv_chain",)),
+    "8puzzle/strong": (("conv_features",), ()),
+    "iceslider/strong": (("conv2d", "batch_norm"), ("conv_chain",)),
+}
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 ON_GPU = DEVICE.type == "cuda"
 
@@ -195,15 +204,16 @@ def own() -> Figures:
     if not ON_GPU:
         return {}
     config, train = dwmr.preset("generic/dwmr", high=10), data_of("iceslider").train
+    updates = len(train) // config.batch_size
     words = {
         "encoder": OwnEncoder,
         "predictor": OwnPredictor,
         "objective": OBJECTIVES["dwmr"].adding("few_ones", few_ones, weight=0.1),
     }
     steps = {
-        "own_reference_ms": lambda: 1e3 * update_seconds(config, train, 60, fast="off", **words),
-        "own_recorded_ms": lambda: 1e3 * update_seconds(config, train, 60, **words),
-        "own_ten_seeds_ms": lambda: 1e2 * update_seconds(config, train, 60, runs=10, **words),
+        "own_reference_ms": lambda: 1e3 * update_seconds(config, train, updates, fast="off", **words),
+        "own_recorded_ms": lambda: 1e3 * update_seconds(config, train, updates, **words),
+        "own_ten_seeds_ms": lambda: 1e2 * update_seconds(config, train, updates, runs=10, **words),
     }
     figures = in_turn(steps)
     figures["own_speedup"] = figures["own_reference_ms"] / figures["own_recorded_ms"]
@@ -215,17 +225,17 @@ def kernels() -> Figures:
     """Milliseconds an update with all operations accelerated, and with all but one."""
     figures: Figures = {}
     count, updates = (10, 40) if ON_GPU else (1, 24)
-    presets = ("8puzzle/dwmr", "iceslider/dwmr", "8puzzle/dwmr+ae", "iceslider/dwmr+ae", "iceslider/strong")
-    for preset in presets:
+    for preset, operations in TAKING_PART.items():
         config, train = dwmr.preset(preset, cosine_from=0), data_of(preset.split("/")[0]).train
 
         def measure(left_out: str, config: Any = config, train: Any = train) -> float:
             with without(left_out):
                 return 1e3 * update_seconds(config, train, updates, runs=count) / count
 
-        name = preset.replace("/", "_")
-        figures |= in_turn({f"{name}_update_ms": partial(measure, "")})
-        figures |= in_turn({f"{name}_update_ms_without_{op}": partial(measure, op) for op in OPERATIONS})
+        name = f"{preset.replace('/', '_')}_update_ms"
+        steps = {f"{name}_without_{each}": partial(measure, each) for each in operations[0 if ON_GPU else 1]}
+        if steps:
+            figures |= in_turn({name: partial(measure, ""), **steps})
     return figures
 
 
@@ -309,9 +319,11 @@ PARTS: dict[str, Callable[[], Figures]] = {
 
 
 def main() -> None:
+    global ROUNDS
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--measure", nargs=2, metavar=("PATH", "WORLD"), help="print one path's seconds an epoch")
     chosen = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -320,6 +332,7 @@ def main() -> None:
         return
     if chosen.out is None:
         parser.error("--out says where the figures go")
+    ROUNDS = chosen.rounds
     figures = json.loads(chosen.out.read_text()) if chosen.out.exists() else {}
     machine = describe_machine(DEVICE)
     if figures.setdefault("machine", machine) != machine:

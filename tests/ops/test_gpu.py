@@ -38,7 +38,6 @@ def first_updates_agree(config, data):
     "preset",
     [
         *(f"{game}/{model}" for game in ("8puzzle", "iceslider") for model in FAMILIES),
-        "8puzzle/strong-grid",
         "iceslider/strong",
     ],
 )
@@ -54,12 +53,13 @@ def test_the_first_updates_are_the_plain_paths(monkeypatch, ice, puzzle, preset,
     first_updates_agree(dwmr.preset(preset, epochs=1, batch_size=64, cross_from=0, cross_to=0), data)
 
 
-def test_the_first_small_steps_of_the_board_as_a_whole(puzzle):
-    """Here TF32's rounding alone moves the correlation across views by a tenth in three updates of the preset's size,
-    as it counts above a margin only: so small steps, and no margin."""
-    small = {"lr": 1e-4, "margin": 0.0}
-    config = dwmr.preset("8puzzle/strong", epochs=1, batch_size=64, cross_from=0, cross_to=0, **small)
-    first_updates_agree(config, puzzle[:192])
+@pytest.mark.parametrize("preset", ["8puzzle/strong", "8puzzle/strong-grid"])
+def test_the_first_small_steps_of_the_strong_presets(puzzle, preset):
+    """Here TF32's rounding alone moves a term by a tenth in three updates of the preset's size, as moments count above
+    a margin only, and flips beyond a window: so one such update, and three small ones without margin."""
+    config = dwmr.preset(preset, epochs=1, batch_size=64, cross_from=0, cross_to=0)
+    first_updates_agree(config, puzzle[:64])
+    first_updates_agree(config.replace(lr=1e-4, margin=0.0), puzzle[:192])
 
 
 def test_many_runs_are_the_single_runs(ice):
@@ -117,7 +117,7 @@ class Peeking(OwnPredictor):
     """One that reads a number back from the GPU, which can be neither recorded nor mapped over runs."""
 
     def forward(self, codes, actions):
-        return super().forward(codes, actions) * (1.0 if float(codes.sum()) >= 0 else 2.0)
+        return super().forward(codes, actions) * (1.0 if float(codes.detach().sum()) >= 0 else 2.0)
 
 
 OWN = {"encoder": OwnEncoder, "predictor": OwnPredictor}

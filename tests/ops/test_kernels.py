@@ -14,7 +14,7 @@ from torch.func import functional_call, stack_module_state
 import dwmr
 from dwmr.errors import InputError
 from dwmr.models.world_model import build_model
-from dwmr.ops import conv2d, conv_decoder, conv_features
+from dwmr.ops import conv_decoder, conv_features
 from dwmr.ops import coskewness as third_moments
 from tests.ops.calls import calls
 
@@ -174,8 +174,9 @@ def test_decoding(blocks, side, channels, doubles):
     [("8puzzle/ae", (1, 16, 8), 8), ("iceslider/ae", (3, 16, 24), 18)],
 )
 def test_networks_on_kernels_equal_single_ones(monkeypatch, preset, shape, bits):
-    from dwmr.ops import triton_conv
+    from dwmr.ops import triton_batch_norm, triton_conv
 
+    monkeypatch.setattr(triton_batch_norm, "PROGRAMS", 8)
     monkeypatch.setattr(triton_conv, "PRECISION", "tf32x3")
     monkeypatch.setattr(triton_conv, "STORAGE", torch.float32)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
@@ -233,7 +234,11 @@ def test_coskewness(monkeypatch, shape, precision, bound):
 
 
 @pytest.mark.parametrize("shape", [(2, 20, 7, 5, 3), (1, 10, 32, 10, 10)])
-def test_batch_norm(shape):
+def test_batch_norm(monkeypatch, shape):
+    from dwmr.ops import triton_batch_norm
+
+    monkeypatch.setattr(triton_batch_norm, "PROGRAMS", 8)  # several steps each
+    monkeypatch.setattr(triton_batch_norm, "NUMBERS", 256)
     runs, channels = shape[0], shape[2]
     inputs = [normal(*shape, scale=2.0) + 0.5, normal(runs, channels, seed=1), normal(runs, channels, seed=2)]
     statistics = [normal(2, runs, channels, seed=3).exp() for _ in range(2)]
@@ -255,28 +260,18 @@ def test_batch_norm_moves_running_statistics_on_as_torch_does():
         torch.testing.assert_close(kept, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("side", "stride", "padding"),
-    [(4, 2, 1), (3, 2, 1), (5, 2, 2), (3, 1, 0), (2, 1, 0), (5, 3, (2, 1)), ((3, 5), (1, 2), 1), (2, 2, 0), (6, 4, 1)],
-)
-def test_other_convolutions_of_several_runs(monkeypatch, side, stride, padding):
-    from dwmr.ops import triton_conv
-
-    monkeypatch.setattr(triton_conv, "PRECISION", "tf32x3")
-    monkeypatch.setattr(conv2d, "MAX_CHANNELS", 8)  # several parts
-    rows, cols = (side, side) if isinstance(side, int) else side
-    inputs = [normal(2, 3, 3, 9, 11), normal(2, 4, 3, rows, cols, seed=1), normal(2, 4, seed=2)]
-    plain = torch.vmap(lambda x, weight, bias: nn.functional.conv2d(x, weight, bias, stride, padding))
-    agree(on_kernels(plain), plain, inputs, bound=1e-4)
-
-
 def test_convolutions_without_a_kernel_are_not_mapped_over_runs():
     x, weight = normal(2, 3, 3, 8, 8), normal(2, 4, 3, 7, 7)
     with calls(), pytest.raises(RuntimeError, match="no fast kernel"):
         torch.vmap(lambda x, weight: nn.functional.conv2d(x, weight, padding=3))(x, weight)
+
+
+def test_images_may_be_viewed_as_vectors_after_a_convolution():
+    x, weight = normal(2, 3, 9, 8), normal(6, 3, 3, 3, seed=1)
     with calls() as used:
-        nn.functional.conv2d(x[0], weight[0], padding=3)
-    assert not used
+        vectors = nn.functional.conv2d(x, weight, padding=1).view(len(x), -1)
+    assert used
+    assert relative(vectors, nn.functional.conv2d(x, weight, padding=1).flatten(1)) < 1e-2
 
 
 @pytest.mark.parametrize("last", [False, True])

@@ -19,8 +19,6 @@ from torch.utils import _pytree as pytree
 
 INTERPRETED = False  # True: Triton kernels take CPU tensors too, for tests in Triton's interpreter
 
-OPERATIONS = ("conv_features", "conv_decoder", "conv_chain", "conv2d", "batch_norm", "coskewness")
-
 _REPLACEMENTS: dict[Any, Callable[..., Tensor]] = {}
 _LIBRARY = torch.library.Library("dwmr", "DEF")
 _in_use: ContextVar[bool] = ContextVar("dwmr_accelerated", default=False)
@@ -62,7 +60,7 @@ class _Replacements(TorchFunctionMode):
 
 @contextmanager
 def without(operation: str) -> Iterator[None]:
-    """Leave one of `OPERATIONS` to PyTorch in this block, to see what it is worth."""
+    """Leave an operation, named as its file is, to PyTorch in this block, to see what it is worth."""
     token = _left_out.set(operation)
     try:
         yield
