@@ -13,8 +13,8 @@ Parts, each kept in the file as soon as it is measured (``--only`` measures some
     coskewness  the term and its gradient in three forms
     profile     GPU: the costliest kernels of an update
 
-Machines are noisy: what is compared is measured in turn over several rounds (``--rounds``), each figure is the median of
-its rounds, and the rounds are kept beside it (``…_rounds``).
+Machines are noisy: what is compared is measured in turn over several rounds (``--rounds``), each figure is the median
+of its rounds, and the rounds are kept beside it (``…_rounds``).
 """
 
 from __future__ import annotations
