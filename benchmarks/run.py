@@ -3,7 +3,7 @@
     python benchmarks/run.py --out benchmarks/results/h200.json      # on a GPU
     python benchmarks/run.py --out benchmarks/results/cpu2.json      # without one
 
-Parts, each kept in the file as soon as it is measured (``--only`` measures some again):
+Parts (``--only`` measures some again); every figure is kept in the file as soon as it is measured:
 
     paths       the naive loop, the reference path and the fast path, one run: seconds an epoch
     runs        GPU: ten seeds trained and evaluated whole
@@ -27,7 +27,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -131,23 +131,22 @@ def in_its_own_process(path: str, world: str) -> float:
     return float(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 
-def paths() -> Figures:
-    figures: Figures = {}
+def paths() -> Iterator[Figures]:
     for world in WORLDS:
         epochs = dwmr.preset(f"{world}/dwmr").epochs
         found = in_turn({path: partial(in_its_own_process, path, world) for path in ("naive", "plain", "fast")})
+        figures: Figures = {}
         for path in ("naive", "plain", "fast"):
             figures[f"{world}_{path}_seconds_per_epoch"] = found[path]
             figures[f"{world}_{path}_seconds_per_epoch_rounds"] = found[f"{path}_rounds"]
             figures[f"{world}_{path}_seconds_per_run"] = found[path] * epochs
         figures[f"{world}_epoch_speedup"] = found["naive"] / found["fast"]
         figures[f"{world}_plain_speedup"] = found["naive"] / found["plain"]
-    return figures
+        yield figures
 
 
-def runs() -> Figures:
+def runs() -> Iterator[Figures]:
     """Ten seeds trained and evaluated; a first short training before it bears the compilation."""
-    figures: Figures = {}
     for preset in WHOLE if ON_GPU else ():
         name, config, splits = preset.replace("/", "_"), dwmr.preset(preset), data_of(preset.split("/")[0])
         ten = partial(dwmr.train_many, seeds=range(10), progress=False)
@@ -156,7 +155,7 @@ def runs() -> Figures:
         training, results = timed(partial(ten, config, train=splits.train, val=splits.val))
         models = [result.model for result in results if isinstance(result, dwmr.Run)]
         evaluation, found = timed(partial(evaluate_many, models, train=splits.train, test=splits.test))
-        figures |= {
+        figures: Figures = {
             f"{name}_seconds_per_run": (training + evaluation) / 10,
             f"{name}_training_seconds_per_run": training / 10,
             f"{name}_evaluation_seconds_per_run": evaluation / 10,
@@ -168,7 +167,7 @@ def runs() -> Figures:
             figures[f"{name}_{part}_f1"] = values
             figures[f"{name}_{part}_f1_mean"] = statistics.mean(values)
             figures[f"{name}_{part}_f1_std"] = statistics.stdev(values)
-    return figures
+        yield figures
 
 
 class OwnEncoder(nn.Module):
@@ -199,10 +198,10 @@ def few_ones(codes: Any, hyper: Any) -> torch.Tensor:
     return codes.probs.mean()
 
 
-def own() -> Figures:
+def own() -> Iterator[Figures]:
     """A user's plain networks and loss term: milliseconds an update and run."""
     if not ON_GPU:
-        return {}
+        return
     config, train = dwmr.preset("generic/dwmr", high=10), data_of("iceslider").train
     updates = len(train) // config.batch_size
     words = {
@@ -218,12 +217,11 @@ def own() -> Figures:
     figures = in_turn(steps)
     figures["own_speedup"] = figures["own_reference_ms"] / figures["own_recorded_ms"]
     figures["own_ten_seeds_speedup"] = figures["own_recorded_ms"] / figures["own_ten_seeds_ms"]
-    return figures
+    yield figures
 
 
-def kernels() -> Figures:
+def kernels() -> Iterator[Figures]:
     """Milliseconds an update with all operations accelerated, and with all but one."""
-    figures: Figures = {}
     count, updates = (10, 40) if ON_GPU else (1, 24)
     for preset, operations in TAKING_PART.items():
         config, train = dwmr.preset(preset, cosine_from=0), data_of(preset.split("/")[0]).train
@@ -235,23 +233,20 @@ def kernels() -> Figures:
         name = f"{preset.replace('/', '_')}_update_ms"
         steps = {f"{name}_without_{each}": partial(measure, each) for each in operations[0 if ON_GPU else 1]}
         if steps:
-            figures |= in_turn({name: partial(measure, ""), **steps})
-    return figures
+            yield in_turn({name: partial(measure, ""), **steps})
 
 
-def growth() -> Figures:
-    figures: Figures = {}
+def growth() -> Iterator[Figures]:
     for world in WORLDS:
         config, train = dwmr.preset(f"{world}/dwmr"), data_of(world).train
         for size in (64, 128, 256, 512):
             seconds = update_seconds(config.replace(batch_size=size), train, 52)
-            figures[f"{world}_update_ms_n{size}"] = 1e3 * seconds
+            yield {f"{world}_update_ms_n{size}": 1e3 * seconds}
         for count in (1, 2, 5, 10, 20) if ON_GPU else ():
-            figures[f"{world}_update_ms_s{count}"] = 1e3 * update_seconds(config, train, 20, runs=count)
-    return figures
+            yield {f"{world}_update_ms_s{count}": 1e3 * update_seconds(config, train, 20, runs=count)}
 
 
-def coskewness_forms() -> Figures:
+def coskewness_forms() -> Iterator[Figures]:
     """Forward and backward of the term at N = 256: milliseconds."""
     forms = {"plain": coskewness.reference, "fast": coskewness.coskewness, "dense": naive.dense_coskewness}
     figures: Figures = {}
@@ -266,7 +261,7 @@ def coskewness_forms() -> Figures:
                 steps[f"coskewness_{name}_k{bits}_ms"] = partial(_milliseconds, step, repeats)
         figures |= in_turn(steps)
     figures["coskewness_speedup_k192"] = figures["coskewness_dense_k192_ms"] / figures["coskewness_fast_k192_ms"]
-    return figures
+    yield figures
 
 
 def _forward_and_back(form: Callable[[torch.Tensor], torch.Tensor], probs: torch.Tensor) -> None:
@@ -286,9 +281,8 @@ def _recorded(step: Callable[[], None]) -> Callable[[], None]:
     return capture(step, list).replay
 
 
-def profile() -> Figures:
+def profile() -> Iterator[Figures]:
     """Microseconds and launches of the costliest kernels of one update of ten runs."""
-    figures: Figures = {}
     updates = 20
     for preset in WHOLE if ON_GPU else ():
         config, train = dwmr.preset(preset, epochs=1, cosine_from=0), data_of(preset.split("/")[0]).train
@@ -300,14 +294,14 @@ def profile() -> Figures:
         found = [each for each in profiled.key_averages() if not each.key.startswith(("Memcpy", "Memset"))]
         found.sort(key=lambda each: each.device_time_total, reverse=True)
         times = updates + WARM_UPS  # warm-ups before the recording count too
-        figures[f"{preset.replace('/', '_')}_profile"] = {
+        costliest = {
             each.key[:90]: [round(each.device_time_total / times, 1), round(each.count / times, 1)]
             for each in found[:24]
         }
-    return figures
+        yield {f"{preset.replace('/', '_')}_profile": costliest}
 
 
-PARTS: dict[str, Callable[[], Figures]] = {
+PARTS: dict[str, Callable[[], Iterator[Figures]]] = {
     "paths": paths,
     "runs": runs,
     "own": own,
@@ -338,10 +332,10 @@ def main() -> None:
     if figures.setdefault("machine", machine) != machine:
         parser.error(f"{chosen.out} holds figures of another machine: {figures['machine']}")
     for name in chosen.only:
-        more = PARTS[name]()
-        figures |= more
-        atomic_write_json(chosen.out, figures)
-        print(json.dumps({key: value for key, value in more.items() if isinstance(value, float)}), flush=True)
+        for more in PARTS[name]():
+            figures |= more
+            atomic_write_json(chosen.out, figures)
+            print(json.dumps({key: value for key, value in more.items() if isinstance(value, float)}), flush=True)
 
 
 if __name__ == "__main__":
