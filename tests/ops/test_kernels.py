@@ -82,7 +82,7 @@ def among_others(tensors):
         ((2, 3, 1, 8, 12), (8, 16, 5), (True, True, False)),
         ((1, 5, 3, 6, 4), (16, 4), (False, True)),
         ((2, 2, 3, 24, 20), (16, 16), (True, False)),  # colours, and several steps an image
-        ((2, 2, 1, 24, 20), (5,), (True,)),  # the first block alone in several steps
+        ((2, 2, 1, 24, 20), (5,), (True,)),  # a single block
         ((2, 2, 1, 24, 20), (16, 3), (True, False)),
         ((2, 2, 1, 4, 8), (32, 64, 48), (True, False, False)),
         ((2, 3, 1, 5, 7), (8, 20, 3), (False, False, False)),  # an odd width: one pixel at a time

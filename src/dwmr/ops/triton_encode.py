@@ -2,10 +2,9 @@
 
 Each elementwise step by itself would be a pass over the largest tensors of the whole update:
 
-    first_block, first_block_back  of grey images, pooled: nothing of the image's full size is stored
-    convolve, weight_gradient      the convolutions of the others, and their gradients
-    normalize                      one program an image: moments in one pass, then affine map, ReLU and pooling
-    normalize_back                 the same image once more, back to the convolution's output
+    convolve, weight_gradient  the convolutions and their gradients
+    normalize                  one program an image: moments in one pass, then affine map, ReLU and pooling
+    normalize_back             the same image once more, back to the convolution's output
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from torch import Tensor
 from dwmr.errors import InputError
 from dwmr.ops import triton_conv
 from dwmr.ops.triton_conv import convolve, framed, of_runs, scaled, unscaled, weight_gradient
-from dwmr.ops.triton_first import first_block, first_block_back, fits
 from dwmr.ops.triton_norm import normalize, normalize_back
 
 
@@ -29,21 +27,15 @@ def features_forward(inputs: Sequence[Tensor], pools: Sequence[float]) -> list[T
     """
     images, *parameters = inputs
     runs, count, _, height, width = images.shape
-    x = images.flatten(0, 1).contiguous()
-    quick = fits(x, parameters[0], pools[0])
-    x = x if quick else framed(x.permute(0, 2, 3, 1), triton_conv.STORAGE)
+    x = framed(images.flatten(0, 1).permute(0, 2, 3, 1), triton_conv.STORAGE)
     saved: list[Tensor] = []
     for place, pool in enumerate(pools):
         weight, scale, shift = (of_runs(tensor) for tensor in parameters[3 * place : 3 * place + 3])
         if pool and (height % 2 or width % 2):
             raise InputError(f"images of {height}×{width} cannot be pooled: both sides must be even")
-        if place == 0 and quick:
-            output, y, moments = first_block(x, weight, scale, shift)
-        else:
-            y = convolve(x, weight)
-            output, moments = normalize(y, scale, shift, bool(pool))
-            saved.append(x.unflatten(0, (runs, count)))
-        saved += [y.unflatten(0, (runs, count)), moments.unflatten(0, (runs, count))]
+        y = convolve(x, weight)
+        output, moments = normalize(y, scale, shift, bool(pool))
+        saved += [each.unflatten(0, (runs, count)) for each in (x, y, moments)]
         height, width = output.shape[1] - 2, output.shape[2] - 2
         x = output
     result = images.new_empty(runs, count, x.shape[-1], height, width)
@@ -55,22 +47,16 @@ def features_backward(
     gradient: Tensor, inputs: Sequence[Tensor], saved: Sequence[Tensor], pools: Sequence[float], into_images: bool
 ) -> list[Tensor]:
     """The gradients of the parameters, from that of the features; images get none."""
-    images, *parameters = inputs
+    parameters = inputs[1:]
     last = gradient.permute(0, 1, 3, 4, 2)
     arrived = torch.empty(last.shape, dtype=triton_conv.STORAGE, device=last.device)
     factor = scaled(last, arrived)
     arrived = arrived.flatten(0, 1)
-    flat = images.flatten(0, 1).contiguous()
-    quick = fits(flat, parameters[0], pools[0])
     rest = [each.flatten(0, 1) for each in saved]
     found: list[Tensor] = []
     for place in reversed(range(len(pools))):
         weight, scale, shift = (of_runs(tensor) for tensor in parameters[3 * place : 3 * place + 3])
-        moments, y = rest.pop(), rest.pop()
-        if place == 0 and quick:
-            found = [*first_block_back(arrived, flat, y, moments, weight, scale, shift), *found]
-            break
-        x = rest.pop()
+        moments, y, x = rest.pop(), rest.pop(), rest.pop()
         back, d_scale, d_shift = normalize_back(arrived, y, moments, scale, shift, bool(pools[place]))
         found = [weight_gradient(x, back, weight.shape), d_scale, d_shift, *found]
         if place:
@@ -83,16 +69,12 @@ def features_shapes(inputs: Sequence[Tensor], pools: Sequence[float]) -> list[Te
     images, *parameters = inputs
     runs, count, channels, height, width = images.shape
     storage = triton_conv.STORAGE
-    quick = pools[0] and channels == 1 and parameters[0].shape[1] <= 16
     shapes: list[Tensor] = []
     outputs = channels
     for place, pool in enumerate(pools):
         before, outputs = outputs, parameters[3 * place].shape[1]
-        if place == 0 and quick:
-            shapes.append(images.new_empty(runs, count, 17, 16))
-        else:
-            shapes.append(images.new_empty(runs, count, height + 2, width + 2, before, dtype=storage))
-            shapes.append(images.new_empty(runs, count, height, width, outputs, dtype=storage))
+        shapes.append(images.new_empty(runs, count, height + 2, width + 2, before, dtype=storage))
+        shapes.append(images.new_empty(runs, count, height, width, outputs, dtype=storage))
         shapes.append(images.new_empty(runs, count, 2, outputs))
         height, width = (height // 2, width // 2) if pool else (height, width)
     return [images.new_empty(runs, count, outputs, height, width), *shapes]

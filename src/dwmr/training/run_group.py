@@ -109,7 +109,7 @@ def record_if_possible(runner: EpochRunner, plan: EpochPlan, value: dict[str, fl
         runner.prepare()
     except RuntimeError as error:
         log.warning("training without recorded updates, which is slower, because recording one failed: %s", error)
-        runner.recorded = False
+        runner.recorded, runner.stream = False, None  # a failed recording may have broken the stream
 
 
 def train_group(job: Job, members: list[Member]) -> None:
