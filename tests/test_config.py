@@ -59,7 +59,7 @@ def test_bad_options_are_refused(text, message):
         ({"bits": 2}, "bits must be at least 3, got 2"),
         ({"epochs": 0}, "epochs must be at least 1"),
         ({"batch_size": 1}, "batch_size must be at least 2"),
-        ({"triplets": -1}, "triplets must be 0"),
+        ({"triplets": -1}, "triplets must be at least 0, got -1"),
         ({"probe": "deep"}, "probe must be 'affine' or 'grid', got 'deep'"),
         ({"lr": 0}, "lr must be above 0"),
         ({"lr": float("inf")}, "lr must be a finite number"),

@@ -50,6 +50,8 @@ NO_CHANGE = Hyper(**dict.fromkeys(HYPER_NAMES, 1.0))
 RENAMED = {"slow_start": "init_from_slow_features"}  # options of version 0.1 by their present names
 REMOVED = {"noisy_predictor": False}  # options of version 0.1 that are gone, with the value that is left
 
+_LEAST = {"bits": 3, "epochs": 1, "batch_size": 2, "steps": 1}  # smallest values
+_LEAST |= dict.fromkeys(("triplets", "symbols", "warmup", "cosine_from", "predictor_first", "cross_from"), 0)
 # Options that act through the hyperparameters of an epoch alone.
 _SHAPES = ("schedules", "cross_from", "cross_to", "predictor_first", "cosine", "cosine_from", "warmup")
 
@@ -103,30 +105,20 @@ class Config:
 
     def replace(self, **values: Any) -> Config:
         """A copy with other values, by flat names: ``replace(epochs=5, lr=2e-3, lr_factor=0.97)``."""
-        own: dict[str, Any] = {}
-        hyper: dict[str, Any] = {}
-        factors: dict[str, Any] = {}
-        for name, value in values.items():
-            default = _default_of(name)
-            if name in HYPER_NAMES:
-                hyper[name] = _as_type(name, value, default)
-            elif name.endswith(FACTOR_SUFFIX):
-                factors[name.removesuffix(FACTOR_SUFFIX)] = _as_type(name, value, default)
-            else:
-                own[name] = _as_type(name, value, default)
+        typed = {name: _as_type(name, value) for name, value in values.items()}
+        hyper = {name: value for name, value in typed.items() if name in HYPER_NAMES}
+        factors = {name: typed[name + FACTOR_SUFFIX] for name in HYPER_NAMES if name + FACTOR_SUFFIX in typed}
         return dataclasses.replace(
             self,
-            **own,
+            **{name: value for name, value in typed.items() if name in _own_names()},
             hyper=dataclasses.replace(self.hyper, **hyper),
             factors=dataclasses.replace(self.factors, **factors),
         )
 
     def flat(self) -> dict[str, Any]:
         """Every value by the name that `replace` takes."""
-        values = {name: getattr(self, name) for name in option_names() if hasattr(self, name)}
-        hyper = {name: getattr(self.hyper, name) for name in HYPER_NAMES}
-        factors = {name + FACTOR_SUFFIX: getattr(self.factors, name) for name in HYPER_NAMES}
-        return values | hyper | factors
+        factors = {name + FACTOR_SUFFIX: value for name, value in vars(self.factors).items()}
+        return {name: getattr(self, name) for name in _own_names()} | vars(self.hyper) | factors
 
     def structure(self) -> Config:
         """This configuration without its hyperparameters and schedules: runs that share it can be trained together."""
@@ -152,10 +144,13 @@ class Config:
         return Config().replace(**flat)
 
 
+def _own_names() -> list[str]:
+    return [f.name for f in dataclasses.fields(Config) if f.name not in ("hyper", "factors")]
+
+
 def option_names() -> list[str]:
     """Every name that `Config.replace` takes."""
-    own = [f.name for f in dataclasses.fields(Config) if f.name not in ("hyper", "factors")]
-    return own + list(HYPER_NAMES) + [name + FACTOR_SUFFIX for name in HYPER_NAMES]
+    return [*_own_names(), *HYPER_NAMES, *(name + FACTOR_SUFFIX for name in HYPER_NAMES)]
 
 
 def parse_option(text: str) -> tuple[str, Any]:
@@ -163,7 +158,7 @@ def parse_option(text: str) -> tuple[str, Any]:
     name, sign, value = text.partition("=")
     if not sign:
         raise InputError(f"an option is set as name=value, got {text!r}")
-    return name, _as_type(name, value, _default_of(name))
+    return name, _as_type(name, value)
 
 
 def check(config: Config) -> None:
@@ -173,42 +168,29 @@ def check(config: Config) -> None:
         if not fine:
             raise InputError(f"{name} must be {expected}, got {value}")
 
-    require(config.bits >= 3, "bits", config.bits, "at least 3")
-    require(config.epochs >= 1, "epochs", config.epochs, "at least 1")
-    require(config.batch_size >= 2, "batch_size", config.batch_size, "at least 2")
-    require(config.triplets >= 0, "triplets", config.triplets, "0 (all) or more")
-    require(config.symbols >= 0, "symbols", config.symbols, "0 or more")
-    require(config.warmup >= 0, "warmup", config.warmup, "0 or more")
-    require(config.steps >= 1, "steps", config.steps, "at least 1")
-    require(config.steps == 1 or config.scheme != "joint", "steps", config.steps, "1 with the scheme 'joint'")
-    require(not config.two_views or config.scheme != "joint", "two_views", "true", "false with the scheme 'joint'")
-    require(config.cosine_from >= 0, "cosine_from", config.cosine_from, "0 or more")
-    waits = config.predictor_first
-    require(waits >= 0, "predictor_first", waits, "0 or more")
+    for name, least in _LEAST.items():
+        require(getattr(config, name) >= least, name, getattr(config, name), f"at least {least}")
+    steps, waits, joint = config.steps, config.predictor_first, config.scheme == "joint"
+    require(steps == 1 or not joint, "steps", steps, "1 with the scheme 'joint'")
+    require(not (config.two_views and joint), "two_views", "true", "false with the scheme 'joint'")
     require(waits == 0 or config.scheme.startswith("two_step"), "predictor_first", waits, "0 without a two-step scheme")
-    require(0 <= config.cross_from <= config.cross_to, "cross_from", config.cross_from, "from 0 to cross_to")
+    require(config.cross_from <= config.cross_to, "cross_from", config.cross_from, "from 0 to cross_to")
     require(config.probe in ("affine", "grid"), "probe", repr(config.probe), "'affine' or 'grid'")
-    values = {name: getattr(config.hyper, name) for name in HYPER_NAMES}
+    values, factors = vars(config.hyper), vars(config.factors)
     for name, value in values.items():
         require(math.isfinite(value) and value >= 0, name, value, "a finite number of at least 0")
-        factor = getattr(config.factors, name)
-        require(0.5 <= factor <= 2, name + FACTOR_SUFFIX, factor, "between 0.5 and 2")
+        require(0.5 <= factors[name] <= 2, name + FACTOR_SUFFIX, factors[name], "between 0.5 and 2")
     require(values["lr"] > 0, "lr", values["lr"], "above 0")
     require(values["tau"] < 1, "tau", values["tau"], "in [0, 1)")
     require(values["cross_gamma"] <= 0.5, "cross_gamma", values["cross_gamma"], "in [0, 0.5]")
     require(values["temperature"] > 0, "temperature", values["temperature"], "above 0")
-    last = config.epochs - 1 if config.schedules else 0
-    for epoch in {0, last}:
-        now = {name: _grown(value, getattr(config.factors, name), epoch) for name, value in values.items()}
+    for epoch in {0, config.epochs - 1 if config.schedules else 0}:
+        now = {name: _grown(value, factors[name], epoch) for name, value in values.items()}
         when = "" if epoch == 0 else f" in epoch {epoch + 1}"
         require(math.isfinite(max(now.values())), f"every quantity{when}", max(now.values()), "a finite number")
         require(now["gamma"] <= 0.5, f"gamma{when}", now["gamma"], "in [0, 0.5]")
-        require(
-            now["low"] <= now["high"] <= config.bits,
-            f"the window low to high{when}",
-            f"{now['low']:g} to {now['high']:g}",
-            f"rising and within the {config.bits} bits",
-        )
+        low, high, rising = now["low"], now["high"], f"rising and within the {config.bits} bits"
+        require(low <= high <= config.bits, f"the window low to high{when}", f"{low:g} to {high:g}", rising)
 
 
 def _grown(start: float, factor: float, epoch: int) -> float:
@@ -218,23 +200,16 @@ def _grown(start: float, factor: float, epoch: int) -> float:
         return math.inf
 
 
-def _default_of(name: str) -> Any:
+def _as_type(name: str, value: Any) -> Any:
+    """``value`` as the type of the option; text is read, numbers are taken if nothing is lost."""
     if name not in option_names():
         raise unknown("option", name, option_names())
-    if name in HYPER_NAMES or name.endswith(FACTOR_SUFFIX):
-        return 1.0
-    return getattr(Config, name)
-
-
-def _as_type(name: str, value: Any, default: Any) -> Any:
-    """``value`` as the type of ``default``; text is read, numbers are taken if nothing is lost."""
-    kind = type(default)
+    kind = type(getattr(Config, name)) if name in _own_names() else float
     if kind is bool:
         words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-        answer = words.get(str(value).lower())
-        if answer is None:
+        if str(value).lower() not in words:
             raise InputError(f"{name} must be true or false, got {value!r}")
-        return answer
+        return words[str(value).lower()]
     if kind is str:
         if not isinstance(value, str):
             raise InputError(f"{name} must be text, got {value!r}")
