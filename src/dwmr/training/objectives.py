@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -34,8 +33,8 @@ class Codes:
     predicted  (N, K) logits that the predictor gives for them
     decoded    images decoded from (noised) probs, if there is a decoder
     triplets   (T, 3) sample for the coskewness, or None for all
-    next_probs, next_decoded  the same for the next images, where a scheme encodes them with gradient
     actions    (N, A) one-hot
+    next_probs, next_decoded  the same for the next images, where a scheme encodes them with gradient
     later      predictions further ahead, each from the bits that the step before predicted
     """
 
@@ -101,24 +100,8 @@ def _scalar(name: str, value: object) -> Tensor:
     return value
 
 
-def _prediction(codes: Codes, hyper: Hyper) -> Tensor:
-    return losses.prediction(codes.predicted, codes.next_bits)
-
-
 def later_prediction(later: LaterCodes) -> Tensor:
     return torch.stack([losses.later_prediction(*step) for step in later]).mean(0)
-
-
-def coskewness(codes: Codes, hyper: Hyper) -> Tensor:
-    return losses.coskewness(codes.probs, codes.triplets)
-
-
-def _reconstruction(codes: Codes, hyper: Hyper) -> Tensor:
-    return losses.reconstruction(_present(codes.decoded), codes.images)
-
-
-def _kl(codes: Codes, hyper: Hyper) -> Tensor:
-    return losses.kl(codes.probs)
 
 
 def _symmetric_prediction(codes: Codes, hyper: Hyper) -> Tensor:
@@ -136,62 +119,56 @@ def _both_reconstructions(codes: Codes, hyper: Hyper) -> Tensor:
     return (now + then) / 2
 
 
-def _variance(codes: Codes, hyper: Hyper, cells: int = 1) -> Tensor:
-    return losses.variance(losses.by_cell(codes.probs, cells), hyper.gamma)
-
-
-def _correlation(codes: Codes, hyper: Hyper, cells: int = 1) -> Tensor:
-    return losses.correlation(losses.by_cell(codes.probs, cells))
-
-
-def _views(codes: Codes, cells: int) -> tuple[Tensor, Tensor]:
-    """The encoder view and the predictor view of the next state."""
-    encoded, predicted = _present(codes.next_probs), torch.sigmoid(codes.predicted)
-    return losses.by_cell(encoded, cells), losses.by_cell(predicted, cells)
-
-
-def _cross_variance(codes: Codes, hyper: Hyper, cells: int = 1) -> Tensor:
-    return losses.cross_variance(losses.cross_covariance(*_views(codes, cells)), hyper.cross_gamma)
-
-
-def _cross_correlation(codes: Codes, hyper: Hyper, cells: int = 1) -> Tensor:
-    return losses.cross_correlation(losses.cross_covariance(*_views(codes, cells)), hyper.margin)
-
-
-def _agreement(codes: Codes, hyper: Hyper, cells: int = 1) -> Tensor:
-    return losses.agreement(*_views(codes, cells))
-
-
 def _present(tensor: Tensor | None) -> Tensor:
     if tensor is None:
         raise InputError("this objective needs a decoder; that of DeepCubeAI also needs the scheme 'joint'")
     return tensor
 
 
+def _moments(cells: int = 1) -> dict[str, Term]:
+    """The terms that are taken over the bits of a whole code or, with several ``cells``, of one cell."""
+
+    def views(codes: Codes) -> tuple[Tensor, Tensor]:
+        """The encoder view and the predictor view of the next state."""
+        encoded, predicted = _present(codes.next_probs), torch.sigmoid(codes.predicted)
+        return losses.by_cell(encoded, cells), losses.by_cell(predicted, cells)
+
+    def shared(codes: Codes) -> Tensor:
+        return losses.cross_covariance(*views(codes))
+
+    return {
+        "var": lambda codes, hyper: losses.variance(losses.by_cell(codes.probs, cells), hyper.gamma),
+        "cor": lambda codes, hyper: losses.correlation(losses.by_cell(codes.probs, cells)),
+        "cross_var": lambda codes, hyper: losses.cross_variance(shared(codes), hyper.cross_gamma),
+        "cross_cor": lambda codes, hyper: losses.cross_correlation(shared(codes), hyper.margin),
+        "agree": lambda codes, hyper: losses.agreement(*views(codes)),
+    }
+
+
+_MOMENTS = _moments()
+_PRED: dict[str, Term] = {"pred": lambda codes, hyper: losses.prediction(codes.predicted, codes.next_bits)}
+_REC: dict[str, Term] = {"rec": lambda codes, hyper: losses.reconstruction(_present(codes.decoded), codes.images)}
+_KL: dict[str, Term] = {"kl": lambda codes, hyper: losses.kl(codes.probs)}
 _DWMR: dict[str, Term] = {
-    "pred": _prediction,
-    "var": _variance,
-    "cor": _correlation,
-    "cos": coskewness,
+    **_PRED,
+    "var": _MOMENTS["var"],
+    "cor": _MOMENTS["cor"],
+    "cos": lambda codes, hyper: losses.coskewness(codes.probs, codes.triplets),
     "loc": lambda codes, hyper: losses.locality(codes.probs, codes.next_bits, hyper.low, hyper.high),
 }
 
 OBJECTIVES: dict[str, Objective] = {
-    "ae": Objective({"pred": _prediction, "rec": _reconstruction}, decoder=True),
-    "beta-vae": Objective({"pred": _prediction, "rec": _reconstruction, "kl": _kl}, decoder=True, noise=True),
+    "ae": Objective(_PRED | _REC, decoder=True),
+    "beta-vae": Objective(_PRED | _REC | _KL, decoder=True, noise=True),
     "deepcubeai": Objective(
         {"pred": _symmetric_prediction, "rec": _both_reconstructions}, decoder=True, scheme="joint"
     ),
     "dwmr": Objective(_DWMR),
-    "dwmr+ae": Objective({**_DWMR, "rec": _reconstruction}, decoder=True),
-    "dwmr+beta-vae": Objective({**_DWMR, "rec": _reconstruction, "kl": _kl}, decoder=True, noise=True),
-    "symbols": Objective({"pred": _prediction}, decoder=True, scheme="predictor_alone"),
+    "dwmr+ae": Objective(_DWMR | _REC, decoder=True),
+    "dwmr+beta-vae": Objective(_DWMR | _REC | _KL, decoder=True, noise=True),
+    "symbols": Objective(_PRED, decoder=True, scheme="predictor_alone"),
     "strong": Objective(_DWMR),  # DWMR's terms; its presets add what goes beyond the paper
 }
-
-
-_ACROSS = {"cross_var": _cross_variance, "cross_cor": _cross_correlation, "agree": _agreement}
-_BY_CELL = {"var": _variance, "cor": _correlation, **_ACROSS}
 
 
 def objective_of(config: Config, cells: int = 1) -> Objective:
@@ -200,15 +177,12 @@ def objective_of(config: Config, cells: int = 1) -> Objective:
     family = OBJECTIVES[config.model]
     terms = dict(family.terms)
     if config.cross:
-        terms |= _ACROSS
-        family = dataclasses.replace(family, terms=terms, next_probs=True)
+        terms |= {name: _MOMENTS[name] for name in ("cross_var", "cross_cor", "agree")}
     if config.steps > 1:
-        terms |= {"later": lambda codes, hyper: later_prediction(codes.later)}
-        family = dataclasses.replace(family, terms=terms)
+        terms["later"] = lambda codes, hyper: later_prediction(codes.later)
     if config.by_cell:
-        pooled = {name: partial(term, cells=cells) for name, term in _BY_CELL.items() if name in terms}
-        family = dataclasses.replace(family, terms=terms | pooled)
-    return family
+        terms |= {name: term for name, term in _moments(cells).items() if name in terms}
+    return family if terms == family.terms else dataclasses.replace(family, terms=terms, next_probs=config.cross)
 
 
 def shared_objective(configs: Sequence[Config], cells: int = 1) -> Objective:
