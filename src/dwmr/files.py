@@ -127,14 +127,10 @@ def atomic_write_json(path: str | os.PathLike[str], value: Any) -> None:
 
 def append_line(path: str | os.PathLike[str], text: str) -> None:
     """Append a line to a file and flush it to disk."""
-    try:
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise OSError(error.errno or errno.EIO, f"could not append to {path}: {reason}") from error
+    with _naming(path, promise=""), open(path, "a", encoding="utf-8") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 @contextlib.contextmanager
@@ -170,24 +166,33 @@ def atomic_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> I
 
 
 @contextlib.contextmanager
-def locked(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """Keep other processes that call this from writing to a folder until the block or this process ends.
+def lock(path: str | os.PathLike[str]) -> Iterator[bool]:
+    """Lock a file or folder while the block runs; False if another block or process has. A lock ends with its process.
 
-    Raises:
-        InputError: another one is writing to it.
+    Always True where there are no locks: on Windows, and on some network file systems.
     """
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        with contextlib.suppress(ImportError, OSError):  # Windows has no such locks, nor have some network file systems
+        mine = True
+        with contextlib.suppress(ImportError, OSError):
             import fcntl
 
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise InputError(f"{folder} is being written by another process; wait for it to end") from error
-        yield
+            except BlockingIOError:
+                mine = False
+        yield mine
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def locked(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Keep other processes from writing to a folder while the block runs; raises InputError if one is."""
+    with lock(folder) as mine:
+        if not mine:
+            raise InputError(f"{folder} is being written by another process; wait for it to end")
+        yield
 
 
 def _temporary_beside(path: Path) -> Path:
@@ -195,7 +200,11 @@ def _temporary_beside(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _naming(path: Path, errors: Collection[int | None] | None = None) -> Iterator[None]:
+def _naming(
+    path: str | os.PathLike[str],
+    errors: Collection[int | None] | None = None,
+    promise: str = "; nothing was changed",
+) -> Iterator[None]:
     """Let OSErrors, or those with certain numbers, say which path could not be written."""
     try:
         yield
@@ -203,8 +212,7 @@ def _naming(path: Path, errors: Collection[int | None] | None = None) -> Iterato
         if errors is not None and error.errno not in errors:
             raise
         reason = os.strerror(error.errno) if error.errno else str(error)
-        message = f"could not write {path}: {reason}; nothing was changed"
-        raise OSError(error.errno or errno.EIO, message) from error
+        raise OSError(error.errno or errno.EIO, f"could not write {path}: {reason}{promise}") from error
 
 
 def _sync_tree(folder: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 import dwmr
 from dwmr import InputError, Transitions, evaluate
 from dwmr.cli import tables
-from dwmr.evaluation.evaluate import evaluate_many, imagination_scores
+from dwmr.evaluation.evaluate import evaluate_many
 from tests.evaluation.ring import PLACES, RIGHT, Stay, draw, ring_model, ring_rollouts, ring_transitions
 
 SCORES = {"f1", "f1_true_labels", "accuracy", "board_accuracy", "changed_cells_f1"}
@@ -107,29 +107,6 @@ def test_without_labels_in_the_test_split_only_the_label_free_part_is_returned()
     assert set(figures) == {"codes"}
 
 
-def test_imagination_scores_are_those_of_evaluate():
-    data = ring_transitions()
-    models, shared = [ring_model(), ring_model(Stay())], []
-    for model, found in zip(models, imagination_scores(models, train=data, test=data[:100])):
-        shared.append(found.pop("shared"))
-        report = evaluate(model, train=data, test=data[:100])
-        assert found == pytest.approx(
-            {
-                "encoding": report["encoding"]["f1"],
-                "imagination": report["imagination"]["f1"],
-                "true_labels": report["imagination"]["f1_true_labels"],
-                "exact_next": report["codes"]["exact_next"],
-            }
-        )
-    assert shared[0] > shared[1] + 0.5  # the model that never moves predicts less
-
-
-def test_imagination_scores_without_labels():
-    data = ring_transitions(labels=False)
-    (found,) = imagination_scores([ring_model()], train=data, test=data[:100])
-    assert set(found) == {"exact_next", "shared"}
-
-
 def in_groups(data: Transitions) -> Transitions:
     """The ring's labels in two groups: the place of the light, and whether it is an odd one."""
     now, then = (np.asarray(part)[:, 0] for part in (data.state, data.next_state))
@@ -159,8 +136,6 @@ def test_each_group_of_labels_is_scored_by_itself():
     assert json.loads(json.dumps(report)) == report
     for table in tables.evaluation(report):
         assert table.row_count
-    (scores,) = imagination_scores([model], train=data, test=data)
-    assert scores["imagination"] == pytest.approx(report["imagination"]["f1"])
     assert dwmr.certify(model.encode, model.predict, data)["collisions"] == 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import json
 import os
 import shutil
@@ -19,7 +19,6 @@ import dwmr
 from dwmr import InputError, Splits
 from dwmr.cli import tables
 from dwmr.evaluation import probes
-from dwmr.evaluation.evaluate import imagination_scores
 from dwmr.presets import preset
 from dwmr.provenance import code_digest
 from dwmr.tuning import campaign as running
@@ -70,12 +69,12 @@ def interrupted_every(epochs, monkeypatch, data, journal, between=lambda: None, 
     """A campaign that is interrupted at every so many epochs: its summary at last, and how often that was."""
     count, calls = iter(range(1, 10**6)), 0
 
-    class Bar:
-        def advance(self, runs):
-            if next(count) % epochs == 0:
-                raise KeyboardInterrupt
+    def proceed(runs):
+        if next(count) % epochs == 0:
+            raise KeyboardInterrupt
+        return True
 
-    monkeypatch.setattr(running, "bar", lambda *words: contextlib.nullcontext(Bar()))
+    monkeypatch.setattr(running, "train_many", functools.partial(dwmr.train_many, proceed=proceed))
     while True:
         try:
             return campaign(data, journal, **changes), calls
@@ -141,8 +140,8 @@ def test_a_trial_that_goes_on_is_the_run_in_one(data, whole):
     trial = next(trial for trial in found["trials"] if "6" in trial["scores"])
     config = preset(NAME).replace(**SETTINGS).replace(**options(trial["values"]))
     run = dwmr.train(config, train=data.train, seed=trial["seed"], device="cpu")
-    (figures,) = imagination_scores([run.model], train=data.train, test=data.val)
-    assert score(trial, 6) == pytest.approx(figures["imagination"], abs=1e-4)
+    figures = dwmr.evaluate(run.model, train=data.train, test=data.val)
+    assert score(trial, 6) == pytest.approx(figures["imagination"]["f1"], abs=1e-4)
 
 
 def test_a_finished_campaign_leaves_its_journal_alone(data, whole):

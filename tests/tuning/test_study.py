@@ -7,7 +7,7 @@ import pytest
 from dwmr.errors import InputError
 from dwmr.presets import preset
 from dwmr.tuning.spaces import search_space
-from dwmr.tuning.study import BATCH, Plan, lock, open_study, rows_of
+from dwmr.tuning.study import BATCH, Plan, open_study, rows_of
 
 
 @pytest.mark.parametrize(
@@ -24,15 +24,6 @@ def test_a_row_without_a_batch_does_not_count(tmp_path):
     study.ask({}).set_user_attr(BATCH, 0)
     study.ask({})  # and killed before it was given to a batch
     assert [row.number for row in rows_of(open_study(tmp_path / "j"))] == [0]
-
-
-def test_a_lock_is_held_by_one_at_a_time(tmp_path):
-    with lock(tmp_path / "work" / "a") as mine:
-        assert mine
-        with lock(tmp_path / "work" / "a") as again:
-            assert not again
-    with lock(tmp_path / "work" / "a") as mine:
-        assert mine
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")

@@ -18,7 +18,6 @@ from dwmr.worlds.tasks import StateGraph
 
 NOISE = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # standard deviations on the [0, 1] scale
 MAX_NOISE_FRAMES = 2000
-CHUNK = 1024  # pairs of frames compared at a time
 
 
 def certify(
@@ -43,16 +42,10 @@ def certify(
         seed: seed of the pixel noise
 
     Returns:
-        A dictionary, in percent unless a count is named:
-
-        bits … state_share_min  the health of the code, see `codes.code_health`
-        collisions, splits      with labels, see `codes.confusions`
-        redrawn                 pairs of frames of one state whose pixels differ; None without episodes
-        noise                   {strength: {same_code, same_bits}} under pixel noise
-        drift                   {steps: {bits, exact, episodes}}, see `rollouts.measure_drift`
-        graphs                  with ``graphs``, see `true_graph.compare_graphs`
-        verdicts                the answer to each question of `verdicts.QUESTIONS`
-        summary                 what was found, and what could not be tested, in a few sentences
+        ``verdicts``, the answer to each question of `verdicts.QUESTIONS`, a ``summary`` in a few sentences, and the
+        figures behind them, in percent: those of `codes.code_health`; with labels `codes.confusions`; ``redrawn``, the
+        pairs of frames of one state whose pixels differ (None without episodes); ``noise``, {strength: {same_code,
+        same_bits}}; ``drift``, see `rollouts.measure_drift`; with graphs ``graphs``, see `true_graph.compare_graphs`.
     """
     raw = encode(transitions.obs)
     codes, next_codes = as_bits(raw), as_bits(encode(transitions.next_obs))
@@ -87,14 +80,9 @@ def _redrawn(transitions: Transitions) -> float | None:
 
     At 0 the data never renders a state in two ways, so it cannot show whether a code is stable.
     """
-    pairs = () if transitions.episode is None else np.stack(transitions.same_state_pairs(), axis=1)
-    if not len(pairs):
-        return None
-    differ = [
-        (transitions.next_obs[chunk[:, 0]] != transitions.obs[chunk[:, 1]]).reshape(len(chunk), -1).any(1)
-        for chunk in np.array_split(pairs, -(-len(pairs) // CHUNK))
-    ]
-    return 100 * float(np.concatenate(differ).mean())
+    pairs = [] if transitions.episode is None else list(zip(*transitions.same_state_pairs()))
+    differ = [bool((transitions.next_obs[one] != transitions.obs[other]).any()) for one, other in pairs]
+    return 100 * float(np.mean(differ)) if differ else None
 
 
 def _noise_stability(encode: Encode, transitions: Transitions, seed: int) -> dict[str, dict[str, float]]:

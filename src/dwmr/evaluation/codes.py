@@ -109,13 +109,7 @@ def share_with_others(names: np.ndarray, items: np.ndarray) -> float:
 
 def identify(rows: np.ndarray) -> np.ndarray:
     """A number for each row of (N, …); equal rows get equal numbers."""
-    packed = np.ascontiguousarray(rows.reshape(len(rows), -1))
-    keys = packed.view(np.dtype((np.void, packed.dtype.itemsize * packed.shape[1]))).ravel()
-    return np.unique(keys, return_inverse=True)[1].ravel()
-
-
-def to_numpy(codes: Tensor) -> np.ndarray:
-    return codes.detach().cpu().numpy()
+    return np.unique(rows.reshape(len(rows), -1), axis=0, return_inverse=True)[1].ravel()
 
 
 def _dead_and_duplicate(codes: np.ndarray) -> tuple[int, int]:

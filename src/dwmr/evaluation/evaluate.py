@@ -11,11 +11,12 @@ from torch import Tensor
 
 from dwmr.data.transitions import Rollouts, Transitions
 from dwmr.errors import InputError
-from dwmr.evaluation.codes import code_health, confusions, shared_dimensions, to_numpy
+from dwmr.evaluation.codes import code_health, confusions
 from dwmr.evaluation.intervals import board_intervals, independent_units
 from dwmr.evaluation.metrics import board_scores
 from dwmr.evaluation.probes import Probe, fit_probes
 from dwmr.evaluation.rollouts import rollout_scores
+from dwmr.models.callables import as_bits
 from dwmr.models.world_model import WorldModel
 
 SINGLE = ""  # the name of the only group if labels are a single array
@@ -23,14 +24,8 @@ SINGLE = ""  # the name of the only group if labels are a single array
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The figures of `evaluate` and what they were computed from.
-
-    figures     the dictionary that `evaluate` returns
-    codes       bool (N, K), the codes of the test frames
-    next_codes  bool (N, K), the codes of the next frames
-    predicted   bool (N, K), the next codes predicted from ``codes``
-    probe       the fitted probe, None without labels or with named groups of labels
-    """
+    """What `evaluate` returns, and what it was computed from: codes bool (N, K) of the test frames and of the next
+    frames, next codes predicted from the former, and the probe (None without labels or with named groups of them)."""
 
     figures: dict[str, Any]
     codes: Tensor
@@ -69,20 +64,18 @@ def evaluate(
     seed: int = 0,
     intervals: bool = False,
 ) -> dict[str, Any]:
-    """Evaluate a model on ``test``; shares are in percent. Without labels, only the label-free figures are returned.
+    """Evaluate a model on ``test``, in percent. docs/reference/metrics.md defines every figure.
 
-    encoding, imagination  scores of the board read from the code of a frame, and from the code predicted one step
-                           ahead: f1, f1_true_labels, accuracy, board_accuracy, changed_cells_f1
+    encoding, imagination  `metrics.board_scores` of the board read from the code of a frame, and from the code
+                           predicted one step ahead
     baselines              the scores of two trivial predictions: copy (the board does not change) and majority (the
                            most frequent label of each cell)
-    groups                 with named groups of labels, in each of encoding, imagination, copy and majority: {group: its
-                           scores}, from one probe per group. The scores beside it are the means over the groups.
-                           Intervals are given for the groups only
+    intervals              with ``intervals``: 95% bootstrap intervals [low, high] of encoding and imagination
     rollout                {horizon: {bits, exact, f1, …}} along held-out episodes, see `rollouts.rollout_scores`
-    codes                  dead, duplicate, flips_mean, collisions, splits, same_code, exact_next, …, see
-                           `codes.code_health`
-    intervals              with ``intervals``: 95% bootstrap intervals [low, high] of encoding and imagination,
-                           resampled over levels, episodes, or pieces of long episodes
+    codes                  see `codes.code_health`
+
+    Without labels, only the last two are returned. With named groups of labels, each has its own probe, and its scores
+    are in ``groups``; the scores beside it are means over the groups.
 
     Args:
         train: transitions on which the probe is fitted
@@ -94,9 +87,8 @@ def evaluate(
     Raises:
         InputError: the data does not fit the model.
     """
-    return evaluate_many(
-        [model], train=train, test=test, rollout=rollout, horizon=horizon, seed=seed, intervals=intervals
-    )[0].figures
+    options: dict[str, Any] = {"horizon": horizon, "seed": seed, "intervals": intervals}
+    return evaluate_many([model], train=train, test=test, rollout=rollout, **options)[0].figures
 
 
 def evaluate_many(
@@ -110,6 +102,8 @@ def evaluate_many(
     intervals: bool = False,
 ) -> list[Evaluation]:
     """`evaluate` several models of the same shape on the same data; their probes are fitted together."""
+    if not models:
+        return []
     if len({(model.bits, model.probe, model.image_shape, model.n_actions) for model in models}) > 1:
         raise InputError("models evaluated together must agree in bits, probe, image shape and number of actions")
     models[0].check_fits(train, "train")
@@ -122,7 +116,7 @@ def evaluate_many(
     for model, probe_of in zip(models, probes, strict=True):
         codes, next_codes = model.encode(obs), model.encode(next_obs)
         predicted = model.predict(codes, np.asarray(test.actions))
-        health = code_health(to_numpy(codes), to_numpy(next_codes), to_numpy(predicted), test.episode)
+        health = code_health(as_bits(codes), as_bits(next_codes), as_bits(predicted), test.episode)
         figures: dict[str, Any] = {}
         if groups:
             read = {name: (probe.read(codes), probe.read(predicted)) for name, probe in probe_of.items()}
@@ -133,43 +127,13 @@ def evaluate_many(
                 score = partial(board_intervals, units=units, seed=seed)
                 bounds = {name: labels.scores(*read[name], score) for name, labels in groups.items()}
                 figures["intervals"] = _merge_groups(bounds, mean=False) | {"units": int(units.max()) + 1}
-            health |= confusions(to_numpy(codes), np.concatenate([labels.before for labels in groups.values()], axis=1))
+            health |= confusions(as_bits(codes), np.concatenate([labels.before for labels in groups.values()], axis=1))
         figures["codes"] = health
         probe = probe_of.get(SINGLE)
         if rollout is not None:
             figures["rollout"] = rollout_scores(model, rollout, probe, horizon)
         evaluations.append(Evaluation(figures, codes, next_codes, predicted, probe))
     return evaluations
-
-
-def imagination_scores(
-    models: Sequence[WorldModel], *, train: Transitions, test: Transitions, seed: int = 0
-) -> list[dict[str, float]]:
-    """The few figures of `evaluate` needed to choose among models, in percent.
-
-    encoding, imagination  the paper's F1
-    true_labels            the F1 of imagination over the true labels
-    exact_next             whole next codes predicted correctly
-    shared                 `codes.shared_dimensions` of predicted and encoded next codes (a number of bits)
-
-    With named groups of labels, the first three are means over the groups. Without labels only the last two are
-    returned.
-    """
-    results = []
-    for each in evaluate_many(models, train=train, test=test, seed=seed):
-        scores = {
-            "exact_next": each.figures["codes"]["exact_next"],
-            "shared": shared_dimensions(each.predicted, each.next_codes),
-        }
-        if "encoding" in each.figures:
-            encoding, imagination = each.figures["encoding"], each.figures["imagination"]
-            scores |= {
-                "encoding": encoding["f1"],
-                "imagination": imagination["f1"],
-                "true_labels": imagination["f1_true_labels"],
-            }
-        results.append(scores)
-    return results
 
 
 def _label_groups(train: Transitions, test: Transitions) -> dict[str, _Labels]:
@@ -181,12 +145,12 @@ def _label_groups(train: Transitions, test: Transitions) -> dict[str, _Labels]:
         raise InputError(f"labels of train ({named[0]}) and of test ({named[1]}) do not match")
     groups = {}
     for name in train.groups or (SINGLE,):
-        one, other = (part.group(name) if train.groups else part for part in (train, test))
-        shapes = [np.shape(part.state)[1:] for part in (one, other)]  # type: ignore[arg-type]
+        parts: Any = [part.group(name) if train.groups else part for part in (train, test)]
+        shapes = [part.state.shape[1:] for part in parts]
         if shapes[0] != shapes[1]:
             raise InputError(f"train has boards of {shapes[0]}, but test has {shapes[1]}")
-        n_classes = max(int(part.n_classes or 0) for part in (one, other))  # type: ignore[arg-type]
-        groups[name] = _Labels(*_boards(one), *_boards(other), n_classes)
+        boards = (labels.astype(np.int64) for part in parts for labels in part.flat_labels())
+        groups[name] = _Labels(*boards, n_classes=max(part.n_classes for part in parts))
     return groups
 
 
@@ -238,10 +202,3 @@ def _baselines(labels: _Labels) -> dict[str, Any]:
 def _on_device(images: np.ndarray, model: WorldModel) -> np.ndarray | Tensor:
     """The frames copied once to the model's GPU for all models; on a CPU they can stay on disk."""
     return images if model.device.type == "cpu" else torch.from_numpy(np.array(images)).to(model.device)
-
-
-def _boards(transitions: Transitions) -> tuple[np.ndarray, np.ndarray]:
-    """The labels before and after each transition, int64 (N, cells)."""
-    labels = transitions.flat_labels()
-    assert labels is not None
-    return labels[0].astype(np.int64), labels[1].astype(np.int64)

@@ -7,12 +7,13 @@ are one matrix product.
 
 import math
 import statistics
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from dwmr.data.transitions import Transitions, episode_runs
-from dwmr.evaluation.metrics import macro_f1
+from dwmr.evaluation.codes import identify
+from dwmr.evaluation.metrics import confusion, scores_of
 from dwmr.seeding import below, rng
 
 RESAMPLES = 1000
@@ -32,10 +33,9 @@ def independent_units(transitions: Transitions) -> np.ndarray:
     owner = np.arange(len(starts))
     labels = transitions.flat_labels()
     if labels is not None:
-        owner = np.unique(labels[0][starts], axis=0, return_inverse=True)[1].ravel()
+        owner = identify(labels[0][starts])
     piece = (np.arange(count) - np.repeat(starts, lengths)) // MAX_UNIT
-    units = np.stack([np.repeat(owner, lengths), piece], axis=1)
-    return np.unique(units, axis=0, return_inverse=True)[1].ravel()
+    return identify(np.stack([np.repeat(owner, lengths), piece], axis=1))
 
 
 def board_intervals(
@@ -47,23 +47,18 @@ def board_intervals(
     *,
     seed: int = 0,
     resamples: int = RESAMPLES,
-) -> dict[str, Any]:
+) -> dict[str, list[float] | None]:
     """The percentile interval [low, high] of each score of `metrics.board_scores`; None for an undefined score."""
-    drawn = resampled(int(units.max()) + 1, resamples, seed)
-    counts = drawn @ _confusion_of_units(true, read, n_classes, units, np.ones_like(changed))
-    moved = drawn @ _confusion_of_units(true, read, n_classes, units, changed)
-    size = drawn @ np.bincount(units)
-    boards = drawn @ np.bincount(units, weights=(true == read).all(1))
-    shape = (resamples, true.shape[1], n_classes, n_classes)
-    counts, moved = counts.reshape(shape), moved.reshape(shape)
-    cells = np.trace(counts, axis1=2, axis2=3).sum(1) / true.shape[1]
-    return {
-        "f1": _interval(np.array([macro_f1(each, "union") for each in counts])),
-        "f1_true_labels": _interval(np.array([macro_f1(each, "true") for each in counts])),
-        "accuracy": _interval(100 * cells / size),
-        "board_accuracy": _interval(100 * boards / size),
-        "changed_cells_f1": _interval(np.array([macro_f1(each, "true") for each in moved])),
-    }
+    rows = [np.flatnonzero(units == unit) for unit in range(int(units.max()) + 1)]
+    counts, moved = (
+        np.stack([confusion(true[unit], read[unit], n_classes, counted[unit]) for unit in rows]).astype(float)
+        for counted in (np.ones_like(changed), changed)
+    )
+    drawn = resampled(len(rows), resamples, seed)
+    boards = drawn @ np.bincount(units, weights=(true == read).all(1)) / (drawn @ np.bincount(units))
+    totals = (np.tensordot(drawn, each, 1) for each in (counts, moved))
+    scores = [scores_of(*each) for each in zip(*totals, boards)]
+    return {name: _interval([each[name] for each in scores]) for name in scores[0]}
 
 
 def wilson(successes: int, trials: int) -> list[float]:
@@ -83,20 +78,8 @@ def resampled(units: int, resamples: int, seed: int) -> np.ndarray:
     return np.bincount(index.ravel(), minlength=resamples * units).reshape(resamples, units).astype(float)
 
 
-def _confusion_of_units(
-    true: np.ndarray, read: np.ndarray, n_classes: int, units: np.ndarray, counted: np.ndarray
-) -> np.ndarray:
-    """`metrics.confusion` of each unit, flattened: (units, cells · C · C)."""
-    cells = true.shape[1]
-    size = cells * n_classes**2
-    within = (np.arange(cells) * n_classes + true) * n_classes + read
-    index = (units[:, None] * size + within)[counted]
-    return np.bincount(index, minlength=(int(units.max()) + 1) * size).reshape(-1, size).astype(float)
-
-
-def _interval(values: np.ndarray) -> list[float] | None:
+def _interval(scores: Sequence[float | None]) -> list[float] | None:
+    values = np.array(scores, dtype=float)
     known = values[np.isfinite(values)]
-    if not len(known):
-        return None
     rest = (100 - COVERAGE) / 2
-    return [float(value) for value in np.percentile(known, [rest, 100 - rest])]
+    return np.percentile(known, [rest, 100 - rest]).tolist() if len(known) else None

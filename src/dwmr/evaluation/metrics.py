@@ -49,12 +49,16 @@ def board_scores(true: np.ndarray, read: np.ndarray, n_classes: int, changed: np
     ``changed`` (N, cells) marks the cells that the action changes. ``changed_cells_f1``, over the true labels, counts
     only these; it is None if nothing changes.
     """
-    counts = confusion(true, read, n_classes)
-    correct = true == read
+    counts, moved = (confusion(true, read, n_classes, counted) for counted in (None, changed))
+    return scores_of(counts, moved, (true == read).all(1).mean())
+
+
+def scores_of(counts: np.ndarray, moved: np.ndarray, boards: float) -> dict[str, float | None]:
+    """All scores from the `confusion` counts of all cells and of the changed ones, and the share of correct boards."""
     return {
         "f1": macro_f1(counts, "union"),
         "f1_true_labels": macro_f1(counts, "true"),
-        "accuracy": 100 * float(correct.mean()),
-        "board_accuracy": 100 * float(correct.all(1).mean()),
-        "changed_cells_f1": macro_f1(confusion(true, read, n_classes, changed), "true") if changed.any() else None,
+        "accuracy": 100 * float(np.trace(counts, axis1=1, axis2=2).sum() / counts.sum()),
+        "board_accuracy": 100 * float(boards),
+        "changed_cells_f1": macro_f1(moved, "true") if moved.any() else None,
     }

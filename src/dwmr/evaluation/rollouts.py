@@ -1,6 +1,6 @@
 """How long imagination stays correct: roll-outs along real episodes, from a first code and the actions alone."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 from dwmr.data.transitions import HORIZONS, Rollouts, episode_runs
 from dwmr.evaluation.metrics import confusion, macro_f1
 from dwmr.evaluation.probes import Probe
+from dwmr.models.agreement import agreement
 from dwmr.models.callables import Encode, Predict, as_bits, take
 from dwmr.models.world_model import WorldModel
 
@@ -28,14 +29,13 @@ class Paths:
     actions: np.ndarray
     seen: dict[int, tuple[np.ndarray, Any]]
 
-    def imagine(self, roll: Callable[[Any, np.ndarray], Any]) -> Iterator[tuple[int, np.ndarray, Any, Any]]:
-        """For each step count: it, the numbers of the paths that last this long, their imagined codes, those seen.
-
-        ``roll`` maps codes (W, K) and actions (W, T) to the codes after the last action.
-        """
+    def imagine(self, predict: Predict) -> Iterator[tuple[int, np.ndarray, Any, Any]]:
+        """For each step count: it, the numbers of the paths that last this long, their imagined codes, those seen."""
         codes, before = self.first, 0
         for step, (lasting, seen) in self.seen.items():
-            codes, before = roll(codes, self.actions[:, before:step]), step
+            for actions in self.actions[:, before:step].T:
+                codes = predict(codes, actions)
+            before = step
             yield step, lasting, take(codes, lasting), seen
 
 
@@ -56,9 +56,8 @@ def along_episodes(
     transition is a path of one step."""
     count = len(next_codes)
     begins, sizes = episode_runs(np.arange(count) if episode is None else np.asarray(episode))
-    starts = np.concatenate([np.arange(begin, begin + size, MAX_WINDOW) for begin, size in zip(begins, sizes)])
-    ends = (begins + sizes)[np.searchsorted(begins, starts, side="right") - 1]
-    lengths = np.minimum(MAX_WINDOW, ends - starts)
+    begin = np.repeat(begins, sizes)
+    starts, lengths = episode_runs(begin + (np.arange(count) - begin) // MAX_WINDOW)
     steps = np.minimum(starts[:, None] + np.arange(lengths.max()), count - 1)
     seen = {}
     for step in HORIZONS[1:]:
@@ -71,17 +70,10 @@ def along_episodes(
 def measure_drift(predict: Predict, paths: Paths) -> dict[str, dict[str, float]]:
     """{steps: {bits, exact, episodes}}: bits and whole codes, in percent, that agree with the frame seen after so many
     imagined steps, and the number of paths that last this long."""
-
-    def roll(codes: Any, actions: np.ndarray) -> Any:
-        for column in actions.T:
-            codes = predict(codes, column)
-        return codes
-
     drift = {}
-    for step, lasting, imagined, seen in paths.imagine(roll):
-        same = as_bits(imagined) == as_bits(seen)
-        exact = 100 * float(same.all(1).mean())
-        drift[str(step)] = {"bits": 100 * float(same.mean()), "exact": exact, "episodes": len(lasting)}
+    for step, lasting, imagined, seen in paths.imagine(predict):
+        equal = agreement(as_bits(imagined), as_bits(seen))
+        drift[str(step)] = {"bits": equal["bits_next"], "exact": equal["exact_next"], "episodes": len(lasting)}
     return drift
 
 
@@ -98,7 +90,7 @@ def rollout_scores(
     """
     paths = along_rollouts(model.encode, rollouts, horizon)
     scores: dict[str, dict[str, float]] = {}
-    for step, lasting, imagined, seen in paths.imagine(lambda codes, actions: model.imagine(codes, actions)[:, -1]):
+    for step, lasting, imagined, seen in paths.imagine(model.predict):
         guesses = {"": imagined, "copy_": take(paths.first, lasting)}
         entry: dict[str, float] = {}
         for name, codes in guesses.items():

@@ -12,42 +12,31 @@ Everything random is seeded from the study's seed and the number of the trial: a
 however often it is stopped.
 """
 
-import contextlib
 import hashlib
 import logging
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from optuna import Study, create_trial
+from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
 from dwmr.config import Config
 from dwmr.data.transitions import Splits
 from dwmr.errors import InputError, TrainingDiverged
-from dwmr.evaluation.evaluate import imagination_scores
+from dwmr.evaluation.evaluate import evaluate_many
+from dwmr.files import lock
 from dwmr.models.world_model import resolve_device
 from dwmr.presets import preset
-from dwmr.progress import bar
 from dwmr.training.trainer import check_choices, train_many
 from dwmr.tuning.spaces import Space, check_space, options, search_space, values_of, without
-from dwmr.tuning.study import (
-    BATCH,
-    DIVERGED,
-    START,
-    Plan,
-    lock,
-    open_study,
-    place_of,
-    rows_of,
-    summarize,
-    work_folder,
-)
+from dwmr.tuning.study import BATCH, DIVERGED, START, Plan, open_study, place_of, rows_of, summarize, work_folder
 
 STARTUP = 16  # trials before the sampler learns from scores
 AT_ONCE = 16  # trials in a batch
@@ -86,7 +75,10 @@ def tune(
     plan.agree(study, storage)
     work.mkdir(parents=True, exist_ok=True)
     (work / ".gitignore").write_text("*\n")
-    _Campaign(plan, study, data, work, device).run()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)  # options of the sampler
+        warnings.filterwarnings("ignore", ".*the code is collapsing", RuntimeWarning)  # a result like any other here
+        _Campaign(plan, study, data, work, device).run()
     shutil.rmtree(work, ignore_errors=True)
     return summarize(study, plan, device)
 
@@ -127,7 +119,10 @@ class _Campaign:
         """Do the work that no other process does, until all is done. Its results are attributes of the study."""
         while left := [number for number in numbers if f"{what} {number}" not in self.study.user_attrs]:
             for number in left:
-                with lock(self.work / f"{what}-{number}.lock") as mine:
+                path = self.work / f"{what}-{number}.lock"
+                path.parent.mkdir(parents=True, exist_ok=True)  # another process may have ended the study
+                path.touch()
+                with lock(path) as mine:
                     if mine and f"{what} {number}" not in self.study.user_attrs:
                         self.study.set_user_attr(f"{what} {number}", work(number))
             time.sleep(POLL)
@@ -164,9 +159,7 @@ class _Campaign:
             self.study.add_trial(start)
             return
         seed = self.plan.seed_of("sampler", batch * AT_ONCE + index)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about options that Optuna calls experimental
-            self.study.sampler = TPESampler(n_startup_trials=STARTUP, multivariate=True, constant_liar=True, seed=seed)
+        self.study.sampler = TPESampler(n_startup_trials=STARTUP, multivariate=True, constant_liar=True, seed=seed)
         self.study.ask(space).set_user_attr(BATCH, batch)
 
     def _train_rows(self, rows: Sequence[FrozenTrial], epochs: int) -> None:
@@ -200,12 +193,9 @@ class _Campaign:
     def _train(self, configs: list[Config], seeds: list[int], epochs: int) -> list[float | TrainingDiverged]:
         """Train runs to the given epoch; the score of each, or why it diverged."""
         assert self.data.val is not None
-        with bar(f"tune {self.plan.base.name}", len(configs) * epochs) as shown, _quietly():
-
-            def proceed(runs: int) -> bool:
-                shown.advance(runs)
-                return True
-
+        level = log.level
+        log.setLevel(logging.WARNING)  # without training's own messages
+        try:
             results = train_many(
                 [config.replace(epochs=epochs) for config in configs],
                 train=self.data.train,
@@ -213,29 +203,14 @@ class _Campaign:
                 outs=[self._run_folder(config, seed) for config, seed in zip(configs, seeds, strict=True)],
                 device=self.device,
                 resume=True,
-                progress=False,
-                proceed=proceed,
             )
+        finally:
+            log.setLevel(level)
         models = [result.model for result in results if not isinstance(result, TrainingDiverged)]
-        scores = iter(imagination_scores(models, train=self.data.train, test=self.data.val) if models else [])
-        return [
-            result if isinstance(result, TrainingDiverged) else next(scores)[self.plan.select] for result in results
-        ]
+        scores = map(self.plan.score, evaluate_many(models, train=self.data.train, test=self.data.val))
+        return [result if isinstance(result, TrainingDiverged) else next(scores) for result in results]
 
     def _run_folder(self, config: Config, seed: int) -> Path:
         """Named by what is trained, so that a folder that was left behind is never taken for another run."""
         digest = hashlib.sha256(repr((self.plan.data, config.flat())).encode()).hexdigest()
         return self.work / f"run-{digest[:16]}-{seed}"
-
-
-@contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    """Without training's own messages: a collapse is a result like any other here."""
-    level = log.level
-    log.setLevel(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*the code is collapsing", RuntimeWarning)
-            yield
-    finally:
-        log.setLevel(level)

@@ -4,12 +4,9 @@ A row (an Optuna trial) belongs to a batch. Its scores are Optuna's intermediate
 continue is pruned, and one that diverged has failed. The scores of a confirmation are an attribute of the study.
 """
 
-import fcntl
 import os
 import re
 import statistics
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +21,8 @@ from optuna.trial import FrozenTrial
 
 from dwmr.config import Config
 from dwmr.errors import InputError
+from dwmr.evaluation.codes import shared_dimensions
+from dwmr.evaluation.evaluate import Evaluation
 from dwmr.provenance import describe_code, describe_machine
 from dwmr.seeding import below, rng
 from dwmr.tuning.spaces import Space, as_data, options, options_of
@@ -55,6 +54,11 @@ class Plan:
     def fresh_seeds(self) -> list[int]:
         """Of each trial that is confirmed."""
         return [self.seed_of("confirmation", number) for number in range(3)]
+
+    def score(self, evaluation: Evaluation) -> float:
+        if self.select == "imagination":
+            return float(evaluation.figures["imagination"]["f1"])
+        return shared_dimensions(evaluation.predicted, evaluation.next_codes)
 
     def agree(self, study: Study, storage: str | Path) -> None:
         """Store what the study is, or check that it is the same."""
@@ -126,19 +130,6 @@ def work_folder(storage: str | Path) -> Path:
     if folder.exists() and not (folder / ".gitignore").is_file() and any(folder.iterdir()):
         raise InputError(f"{folder} is not of a study, which would remove it at its end; move it elsewhere")
     return folder
-
-
-@contextmanager
-def lock(path: Path) -> Iterator[bool]:
-    """Lock a file while the block runs; whether that is possible. However the process ends, the lock ends with it."""
-    path.parent.mkdir(parents=True, exist_ok=True)  # another process may have ended the study
-    with open(path, "ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
 
 
 def rows_of(study: Study) -> list[FrozenTrial]:
