@@ -239,10 +239,10 @@ def test_the_loader_brings_second_views(ice):
 def test_two_views_vote_on_the_target():
     """Where the two views disagree, the more confident one decides."""
     learner, batch = make_learner(make_hyper()), make_batch()
-    both = replace(batch, second_views=batch.images)
     logits = learner.runs[0].target(batch.next_images) + learner.runs[0].target(batch.images)
-    assert torch.equal(learner.target_bits(both), (logits >= 0).to(logits.dtype))
-    assert not torch.equal(learner.target_bits(both), learner.target_bits(batch))
+    both = learner.target_bits(batch.next_images, batch.images)
+    assert torch.equal(both, (logits >= 0).to(logits.dtype))
+    assert not torch.equal(both, learner.target_bits(batch.next_images))
 
 
 def test_the_loader_brings_later_steps(ice):
@@ -301,8 +301,8 @@ def test_the_predictor_looks_ahead_in_its_own_step_too():
         learner, batch = later_batch()
         batch = replace(batch, later=batch.later[:steps])
         bits = (learner.runs[0].model.encoder(batch.images) >= 0).double().detach()
-        targets = learner.target_bits(batch), learner.later_bits(batch)
-        predictor_step(learner, batch, make_hyper(later=0.0), bits, *targets)
+        next_bits, *later_bits = map(learner.target_bits, [batch.next_images, *(step.images for step in batch.later)])
+        predictor_step(learner, batch, make_hyper(later=0.0), bits, next_bits, later_bits)
         ends.append(torch.cat([parameter.flatten() for parameter in learner.runs[0].model.predictor.parameters()]))
     assert not torch.equal(*ends)
 

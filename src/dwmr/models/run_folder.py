@@ -108,7 +108,7 @@ def read_run(folder: Path, info: RunInfo) -> tuple[dict[str, Tensor], int, list[
     """
     require_same(read_info(folder), info, folder)
     tensors, done = read_tensors(folder)
-    if not _part(tensors, "target."):
+    if not part(tensors, "target."):
         raise InputError(f"{folder} holds a finished model only; it cannot be trained further")
     if done > info.config.epochs:
         raise InputError(f"{folder} already has {done} epochs, more than the {info.config.epochs} asked for")
@@ -166,14 +166,15 @@ def read_tensors(folder: str | Path) -> tuple[dict[str, Tensor], int]:
         raise InputError(f"{path} is truncated or not a checkpoint: {error}") from error
 
 
-def _part(tensors: Tensors, prefix: str) -> dict[str, Tensor]:
+def part(tensors: Tensors, prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin with ``prefix``, without it."""
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def load_weights(module: nn.Module, tensors: Tensors, prefix: str, source: str | Path) -> None:
     """Load the tensors whose names begin with ``prefix``, read from the run folder ``source``, into a module."""
     try:
-        module.load_state_dict(_part(tensors, prefix))
+        module.load_state_dict(part(tensors, prefix))
     except RuntimeError as error:
         detail = " ".join(str(error).split())
         raise InputError(f"the weights in {source} do not fit these networks: {detail}") from error

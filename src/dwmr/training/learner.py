@@ -11,7 +11,7 @@ from torch import Tensor
 from dwmr.config import Hyper
 from dwmr.data.batches import Batch
 from dwmr.models.bits import binary_concrete, straight_through, threshold
-from dwmr.models.run_folder import load_weights
+from dwmr.models.run_folder import load_weights, part
 from dwmr.models.world_model import WorldModel
 from dwmr.training.objectives import Codes, LaterCodes, Objective
 from dwmr.training.stacking import Stack, StackedAdam, own_memory
@@ -49,16 +49,10 @@ class RunState:
         load_weights(self.target, tensors, "target.", source)
         for label in OPTIMIZERS:
             optimizer = getattr(self, label)
-            state: dict[int, dict[str, Tensor]] = {}
-            for name, value in tensors.items():
-                if name.startswith(f"{label}."):
-                    _, index, field = name.split(".")
-                    state.setdefault(int(index), {})[field] = value.to(self.model.device)
-            lr = [group["lr"] for group in optimizer.param_groups]
-            optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
-            # load_state_dict copies the groups; the learning rate must stay the tensor that the schedule writes to.
-            for group, value in zip(optimizer.param_groups, lr, strict=True):
-                group["lr"] = value
+            for index, parameter in enumerate(optimizer.param_groups[0]["params"]):
+                stored = part(tensors, f"{label}.{index}.")
+                if stored:
+                    optimizer.state[parameter] = {name: each.to(self.model.device) for name, each in stored.items()}
 
     def own_memory(self) -> None:
         """Leave the tensors that a stack shares: stock kernels may rely on how tensors of their own are aligned."""
@@ -107,23 +101,12 @@ class Learner:
         return logits, self.each(lambda x, temperature: torch.sigmoid(x / temperature), logits, hyper.temperature)
 
     @torch.no_grad()
-    def current_bits(self, batch: Batch) -> Tensor:
-        """Bits of the current images by the target encoder, for schemes that leave the encoder as it is."""
-        return threshold(torch.sigmoid(self.networks["target"](batch.images)))
-
-    @torch.no_grad()
-    def target_bits(self, batch: Batch) -> Tensor:
-        """Bits of the next images by the target encoder, on its running statistics; if there is a second view of the
-        same state, of both together."""
-        logits = self.networks["target"](batch.next_images)
-        if batch.second_views is not None:
-            logits = logits + self.networks["target"](batch.second_views)
+    def target_bits(self, images: Tensor, second_views: Tensor | None = None) -> Tensor:
+        """Bits by the target encoder, on its running statistics; with a second view of each state, of both together."""
+        logits = self.networks["target"](images)
+        if second_views is not None:
+            logits = logits + self.networks["target"](second_views)
         return threshold(torch.sigmoid(logits))
-
-    @torch.no_grad()
-    def later_bits(self, batch: Batch) -> list[Tensor]:
-        """Target bits of the images after each later action."""
-        return [threshold(torch.sigmoid(self.networks["target"](step.images))) for step in batch.later]
 
     def noised(self, logits: Tensor, probs: Tensor, batch: Batch, hyper: Hyper) -> Tensor:
         """Binary Concrete samples if the objective asks for them, else the probabilities."""

@@ -38,48 +38,35 @@ Scheme = Callable[[Learner, Batch, Hyper], Update]
 Feed = Callable[[Tensor], Tensor]
 
 
-def _full_step(
-    learner: Learner,
-    batch: Batch,
-    hyper: Hyper,
-    logits: Tensor,
-    probs: Tensor,
-    next_bits: Tensor,
-    later_bits: list[Tensor],
-    feed: Feed,
-) -> dict[str, Tensor]:
-    """Encoder, predictor and decoder together under the whole objective."""
+def _whole_update(learner: Learner, batch: Batch, hyper: Hyper, *, feed: Feed, two_steps: bool) -> Update:
+    """Encoder, predictor and decoder together under the whole objective; before that the predictor alone on hard bits,
+    if there are two steps. ``feed`` turns probabilities into what the predictor is given."""
+    logits, probs = learner.probabilities(batch.images, hyper)
+    next_bits, later_bits = _targets(learner, batch)
+    if two_steps:
+        predictor_step(learner, batch, hyper, threshold(probs.detach()), next_bits, later_bits)
     predicted = learner.predict(feed(probs), batch.actions)
     codes = Codes(
         images=batch.images,
-        next_probs=learner.probabilities(batch.next_images, hyper)[1] if learner.objective.next_probs else None,
         probs=probs,
         next_bits=next_bits,
         predicted=predicted,
         decoded=learner.decode(learner.noised(logits, probs, batch, hyper)),
         triplets=batch.triplets,
         actions=batch.actions,
+        next_probs=learner.probabilities(batch.next_images, hyper)[1] if learner.objective.next_probs else None,
         later=learner.predict_later(predicted, batch, later_bits),
     )
     total, terms = learner.evaluate(codes, hyper)
     learner.descend(total, learner.codes_optimizer, learner.predictor_optimizer)
     learner.move_target(hyper.tau)
-    return terms
-
-
-def _one_step(learner: Learner, batch: Batch, hyper: Hyper, feed: Feed) -> Update:
-    logits, probs = learner.probabilities(batch.images, hyper)
-    next_bits, later_bits = learner.target_bits(batch), learner.later_bits(batch)
-    terms = _full_step(learner, batch, hyper, logits, probs, next_bits, later_bits, feed)
     return _report(terms, probs, next_bits)
 
 
-def _two_steps(learner: Learner, batch: Batch, hyper: Hyper, feed: Feed) -> Update:
-    logits, probs = learner.probabilities(batch.images, hyper)
-    next_bits, later_bits = learner.target_bits(batch), learner.later_bits(batch)
-    predictor_step(learner, batch, hyper, threshold(probs.detach()), next_bits, later_bits)
-    terms = _full_step(learner, batch, hyper, logits, probs, next_bits, later_bits, feed)
-    return _report(terms, probs, next_bits)
+def _targets(learner: Learner, batch: Batch) -> tuple[Tensor, list[Tensor]]:
+    """Target bits of the next images, and of the images after each later action."""
+    next_bits = learner.target_bits(batch.next_images, batch.second_views)
+    return next_bits, [learner.target_bits(step.images) for step in batch.later]
 
 
 def predictor_step(
@@ -101,7 +88,7 @@ def mixed_two_step(straight: Tensor) -> Scheme:
     def feed(probs: Tensor) -> Tensor:
         return torch.where(straight[:, None, None], straight_through(probs), probs)
 
-    return partial(_two_steps, feed=feed)
+    return partial(_whole_update, feed=feed, two_steps=True)
 
 
 def _probabilities(probs: Tensor) -> Tensor:
@@ -109,8 +96,8 @@ def _probabilities(probs: Tensor) -> Tensor:
 
 
 def predictor_alone(learner: Learner, batch: Batch, hyper: Hyper) -> Update:
-    bits, next_bits = learner.current_bits(batch), learner.target_bits(batch)
-    loss = predictor_step(learner, batch, hyper, bits, next_bits, learner.later_bits(batch))
+    bits, (next_bits, later_bits) = learner.target_bits(batch.images), _targets(learner, batch)
+    loss = predictor_step(learner, batch, hyper, bits, next_bits, later_bits)
     return Update({"pred": loss.detach()}, bits, next_bits)
 
 
@@ -140,10 +127,10 @@ def _report(terms: dict[str, Tensor], probs: Tensor, next_bits: Tensor) -> Updat
 
 
 SCHEMES: dict[str, Scheme] = {
-    "soft": partial(_one_step, feed=_probabilities),
-    "straight_through": partial(_one_step, feed=straight_through),
-    "two_step": partial(_two_steps, feed=_probabilities),
-    "two_step_st": partial(_two_steps, feed=straight_through),
+    "soft": partial(_whole_update, feed=_probabilities, two_steps=False),
+    "straight_through": partial(_whole_update, feed=straight_through, two_steps=False),
+    "two_step": partial(_whole_update, feed=_probabilities, two_steps=True),
+    "two_step_st": partial(_whole_update, feed=straight_through, two_steps=True),
     "predictor_alone": predictor_alone,
     "joint": joint,
 }

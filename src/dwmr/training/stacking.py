@@ -30,7 +30,10 @@ class Stack:
             name: part.requires_grad_(parameter.requires_grad)
             for name, part, parameter in zip(self.names, cut(self.flat, own[0]), own[0], strict=True)
         }
-        self.buffers = {name: _share_buffer(self.networks, name) for name, _ in first.named_buffers()}
+        self.buffers = {
+            name: cut(_share([[network.get_buffer(name)] for network in self.networks]), [buffer])[0]
+            for name, buffer in first.named_buffers()
+        }
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         return torch.vmap(self._call, randomness="different")(self.parameters, self.buffers, *inputs)
@@ -65,14 +68,6 @@ def _share(tensors: Sequence[Sequence[Tensor]]) -> Tensor:
     return flat
 
 
-def _share_buffer(networks: Sequence[nn.Module], name: str) -> Tensor:
-    """One tensor (S, …) that from now on holds a buffer of all networks."""
-    together = torch.stack([network.get_buffer(name) for network in networks])
-    for network, part in zip(networks, together, strict=True):
-        network.get_buffer(name).data = part
-    return together
-
-
 def own_memory(network: nn.Module) -> None:
     """Take a network out of the tensors that it shares with others: a saved or copied view would bring all of them."""
     for each in (*network.parameters(), *network.buffers()):
@@ -90,30 +85,22 @@ class StackedAdam:
         self.stacks, self.lr = list(stacks), lr
         self.parameters = [each for stack in self.stacks for each in stack.parameters.values()]
         own = [[p for group in optimizer.param_groups for p in group["params"]] for optimizer in optimizers]
-        states = [[optimizer.state.get(p, {}) for p in run] for optimizer, run in zip(optimizers, own, strict=True)]
-        zeros = [torch.zeros_like(p) for p in own[0]]
-        self.mean, self.square = (
-            torch.stack(
-                [
-                    torch.cat([state.get(name, zero).reshape(-1) for state, zero in zip(run, zeros, strict=True)])
-                    for run in states
-                ]
-            )
-            for name in ("exp_avg", "exp_avg_sq")
-        )
-        device = self.mean.device
-        steps = [[float(state.get("step", 0.0)) for state in run] for run in states]
-        self.steps = torch.tensor(steps, dtype=torch.float32, device=device)  # every parameter counts its own
         sizes = torch.tensor([each.numel() for each in own[0]])
-        self.owner = torch.arange(len(sizes)).repeat_interleave(sizes).to(device)  # whose step counts for each number
+        self.mean = torch.zeros(len(own), int(sizes.sum()), dtype=own[0][0].dtype, device=own[0][0].device)
+        self.square = torch.zeros_like(self.mean)
         self.means, self.squares = cut(self.mean, own[0]), cut(self.square, own[0])
+        device = self.mean.device
+        self.steps = torch.zeros(
+            len(own), len(sizes), dtype=torch.float32, device=device
+        )  # each parameter counts
+        self.owner = torch.arange(len(sizes)).repeat_interleave(sizes).to(device)  # whose step counts for each number
         for k, (optimizer, run) in enumerate(zip(optimizers, own, strict=True)):
             for place, parameter in enumerate(run):
-                optimizer.state[parameter] = {
-                    "step": self.steps[k, place],
-                    "exp_avg": self.means[place][k],
-                    "exp_avg_sq": self.squares[place][k],
-                }
+                mean, square = self.means[place][k], self.squares[place][k]
+                shared = {"step": self.steps[k, place], "exp_avg": mean, "exp_avg_sq": square}
+                for name, value in optimizer.state.get(parameter, {}).items():
+                    shared[name].copy_(value)
+                optimizer.state[parameter] = shared
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         for parameter in self.parameters:
