@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from dwmr.planning import EXHAUSTED, PLANNERS, Agent, CodeGoal, act
-from dwmr.planning.acting import DONE, NO_ACTIONS, NO_PLAN, NO_TIME, Limits, greedy_step, random_step
+from dwmr.planning.acting import DONE, NO_ACTIONS, NO_PLAN, NO_TIME, Limits, one_step
 from dwmr.planning.benchmark import TrueWorld, true_agent
-from dwmr.planning.problem import no_heuristic
+from dwmr.planning.search import no_heuristic
 from dwmr.seeding import rng
 from dwmr.worlds.registry import tasks_of
 from tests.planning.graphs import Graph, true_code
@@ -44,7 +44,7 @@ def go(task, dynamics, planner=PLANNERS["breadth_first"], **more):
 
 def test_with_the_true_rules_the_first_plan_is_the_shortest(task):
     world, episode = go(task, true_agent(task).dynamics)
-    assert world.solved
+    assert world.task.reached(world.state)
     assert (episode.ending, len(episode.actions), episode.replans) == (DONE, task.optimal, 0)
     assert len(episode.frames) == len(episode.expected) == task.optimal + 1
     assert task.solved_by(episode.actions)
@@ -60,7 +60,7 @@ def test_a_wrong_model_is_corrected_by_what_is_seen(task):
             return children, None
 
     world, episode = go(task, Hopeful(true_agent(task).dynamics, 3, []))
-    assert world.solved
+    assert world.task.reached(world.state)
     assert episode.ending == DONE
     assert episode.replans > 0
     assert len(episode.plans) == episode.replans + 1
@@ -116,12 +116,12 @@ def test_codes_within_the_radius_are_not_worth_a_new_plan(task):
         agent = Agent(torch.from_numpy, Flickering(), bits=64, radius=radius)
         planner, generator = PLANNERS["breadth_first"], rng(0, "test")
         episode = act(world, agent, lambda words: at_goal(words & ~noise), planner, no_heuristic, generator=generator)
-        assert world.solved
+        assert world.task.reached(world.state)
         assert episode.replans == replans
 
 
 def test_the_controls_take_one_step_at_a_time(task):
-    for planner in (greedy_step, random_step(rng(1, "test"))):
+    for planner in (one_step(), one_step(rng(1, "test"))):
         _, episode = go(task, true_agent(task).dynamics, planner=planner, actions=12)
         assert len(episode.plans) >= 1
         assert all(len(plan.actions) == 1 for plan in episode.plans)

@@ -92,12 +92,12 @@ def test_acting_in_a_task_follows_the_rules():
     task = tasks_of("iceslider", trials=1)["min_solution_1"][0]
     world = TaskWorld(task)
     assert world.observe().shape == (3, 64, 64)
-    assert not world.solved
+    assert not world.task.reached(world.state)
     for action in PLANNERS["breadth_first"](
         true_agent(task).dynamics, true_code(task, task.start), CodeGoal(true_code(task, task.goal))
     ).actions:
         world.act(action)
-    assert world.solved
+    assert world.task.reached(world.state)
 
 
 def test_the_true_world_shows_the_number_of_its_state():

@@ -53,7 +53,7 @@ class Episode:
     frames           T + 1 images
     """
 
-    ending: str = NO_ACTIONS
+    ending: str = DONE
     actions: list[int] = field(default_factory=list)
     plans: list[Plan] = field(default_factory=list)
     replans: int = 0
@@ -82,20 +82,15 @@ def act(
     An observation confirms a prediction if their codes differ in at most `Agent.radius` bits. The agent then goes on
     from the predicted code. Otherwise it remembers where the action led, and plans again from what it observes.
     """
-    dynamics = CorrectedDynamics(agent.dynamics)
-    episode = Episode()
-    episode.frames.append(world.observe())
-    here = agent.encode(episode.frames[0][None])
-    episode.expected.append(here)
-    visits = Counter([_key(here)])
+    dynamics, frame = CorrectedDynamics(agent.dynamics), world.observe()
+    here = agent.encode(frame[None])
+    episode = Episode(expected=[here], frames=[frame])
+    visits, guesses_left = Counter([_key(here)]), MAX_GUESSES
     ahead: list[tuple[int, Tensor]] = []
     tried: set[tuple[Key, int]] = set()
-    guesses_left = MAX_GUESSES
-    while True:
-        if bool(goal(here)[0]):
-            episode.ending = DONE
-            return episode
+    while not goal(here)[0]:
         if len(episode.actions) >= limits.actions:
+            episode.ending = NO_ACTIONS
             return episode
         if not ahead:
             left = limits.task_seconds - episode.seconds
@@ -105,11 +100,10 @@ def act(
             plan = planner(dynamics, here, goal, heuristic, Budget(seconds=min(left, limits.seconds)))
             episode.plans.append(plan)
             ahead = [(action, plan.codes[step + 1 : step + 2]) for step, action in enumerate(plan.actions)]
-        circling = visits[_key(here)] > MAX_VISITS
-        if circling or not ahead:
-            if not ahead and guesses_left == 0:
-                episode.ending = NO_PLAN
-                return episode
+        if not ahead and guesses_left == 0:
+            episode.ending = NO_PLAN
+            return episode
+        if not ahead or visits[_key(here)] > MAX_VISITS:  # no plan, or going in circles
             guesses_left -= not ahead
             episode.random_actions += 1
             ahead = [_random_step(dynamics, here, generator, tried)]
@@ -128,33 +122,25 @@ def act(
             episode.replans += 1
             visits.clear()
         visits[_key(here)] += 1
+    return episode
 
 
-def greedy_step(dynamics: Dynamics, start: Tensor, goal: Goal, heuristic: Heuristic, budget: Budget) -> Plan:
-    """No search: the one action after which the goal looks nearest."""
-    children, possible = dynamics.successors(start)
-    guesses = heuristic(children[0]).float()
-    if possible is not None:
-        guesses = guesses.masked_fill(~possible[0], torch.inf)
-    return _one_step(start, children, possible, int(guesses.argmin()))
-
-
-def random_step(generator: np.random.Generator) -> Planner:
-    """No plan at all: any possible action."""
+def one_step(generator: np.random.Generator | None = None) -> Planner:
+    """No search: one possible action, a random one, or without a generator the one that seems to lead nearest."""
 
     def step(dynamics: Dynamics, start: Tensor, goal: Goal, heuristic: Heuristic, budget: Budget) -> Plan:
-        action, _ = _random_step(dynamics, start, generator)
-        return _one_step(start, *dynamics.successors(start), action)
+        children, possible = dynamics.successors(start)
+        allowed = torch.ones_like(children[0, :, 0], dtype=torch.bool) if possible is None else possible[0]
+        if not allowed.any():
+            return Plan(EXHAUSTED, [], start, expanded=1)
+        if generator is None:
+            action = int(heuristic(children[0]).float().masked_fill(~allowed, torch.inf).argmin())
+        else:
+            action, _ = _random_step(dynamics, start, generator)
+        codes = torch.cat([start, children[0, action : action + 1]])
+        return Plan(OUT_OF_BUDGET, [action], codes, reason="one step", expanded=1, generated=int(allowed.sum()))
 
     return step
-
-
-def _one_step(start: Tensor, children: Tensor, possible: Tensor | None, action: int) -> Plan:
-    generated = children.shape[1] if possible is None else int(possible.sum())
-    if not generated:
-        return Plan(EXHAUSTED, [], start, expanded=1)
-    codes = torch.cat([start, children[0, action : action + 1]])
-    return Plan(OUT_OF_BUDGET, [action], codes, reason="one step", expanded=1, generated=generated)
 
 
 def _random_step(
@@ -162,12 +148,11 @@ def _random_step(
 ) -> tuple[int, Tensor]:
     """An action and the code it is predicted to lead to: a possible one if any is, an untried one if any is left."""
     children, possible = dynamics.successors(words)
-    choices = np.arange(dynamics.n_actions)
-    if possible is not None and bool(possible.any()):
-        choices = np.flatnonzero(possible[0].cpu().numpy())
-    untried = [choice for choice in choices.tolist() if (_key(words), choice) not in tried]
-    choices = np.array(untried) if untried else choices
-    action = int(choices[below(generator, len(choices), 1)[0]])
+    choices = list(range(dynamics.n_actions))
+    if possible is not None and possible.any():
+        choices = torch.nonzero(possible[0]).flatten().tolist()
+    choices = [choice for choice in choices if (_key(words), choice) not in tried] or choices
+    action = choices[int(below(generator, len(choices), 1)[0])]
     return action, children[0, action : action + 1]
 
 

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from dwmr.errors import InputError
 from dwmr.evaluation.intervals import wilson
-from dwmr.planning.acting import DONE, Episode, Limits, act, greedy_step, random_step
+from dwmr.planning.acting import DONE, Episode, Limits, act, one_step
 from dwmr.planning.agent import Agent
-from dwmr.planning.problem import EXHAUSTED
+from dwmr.planning.problem import EXHAUSTED, OUT_OF_BUDGET, Plan
 from dwmr.planning.search import PLANNERS, find_planner
 from dwmr.progress import bar
 from dwmr.seeding import rng
@@ -30,34 +30,31 @@ class TaskWorld:
     """The world of a task, seen through images."""
 
     def __init__(self, task: Task) -> None:
-        self._task, self.state = task, task.start
+        self.task, self.state = task, task.start
 
     def paint(self, state: Any) -> np.ndarray:
-        return self._task.paint(state)
+        return self.task.paint(state)
 
     def observe(self) -> np.ndarray:
         return self.paint(self.state)
 
     def act(self, action: int) -> None:
-        self.state = self._task.world.step(self.state, action)
-
-    @property
-    def solved(self) -> bool:
-        return self._task.reached(self.state)
+        self.state = self.task.world.step(self.state, action)
 
 
 class TrueWorld(TaskWorld):
     """The world of a task, seen as the number of its state, int64 (1,), in the place of an image."""
 
     def paint(self, state: Any) -> np.ndarray:
-        return np.array([self._task.rules.number(state)])
+        return np.array([self.task.rules.number(state)])
 
 
+@dataclass(frozen=True)
 class TrueDynamics:
     """The true rules as dynamics. A code is the number of a state."""
 
-    def __init__(self, rules: StateNumbers, n_actions: int) -> None:
-        self.rules, self.n_actions = rules, n_actions
+    rules: StateNumbers
+    n_actions: int
 
     def successors(self, words: Tensor) -> tuple[Tensor, Tensor | None]:
         ends = self.rules.successors(words[:, 0].cpu().numpy())
@@ -103,8 +100,7 @@ def evaluate_planner(
                 trials.append(solve_task(task, agent, name, limits, seed, number)[0])
                 shown.describe(f"{sum(trial.solved for trial in trials)} solved")
                 shown.advance()
-        figures = summarize(trials)
-        entry |= {kind: figures} if entry else {"tasks": kind, **figures}
+        entry |= {kind: summarize(trials)} if entry else {"tasks": kind, **summarize(trials)}
     return entry
 
 
@@ -113,19 +109,19 @@ def solve_task(
 ) -> tuple[Trial, Episode]:
     """Act in the world of a task, with the planner or control of that name; ``number`` varies the random actions."""
     generator = rng(seed, "acting", name, number)
-    world, controls = TaskWorld(task), {"greedy_step": greedy_step, "random": random_step(generator)}
+    world, controls = TaskWorld(task), {"greedy_step": one_step(), "random": one_step(generator)}
     if name == "simulator":
         world, agent, name = TrueWorld(task), true_agent(task), "breadth_first"
     planner, goal = controls.get(name) or find_planner(name), agent.goal_of(world.paint(task.goal))
     episode = act(world, agent, goal, planner, agent.heuristic_for(goal), limits, generator=generator)
-    first = episode.plans[0] if episode.plans else None
+    first = episode.plans[0] if episode.plans else Plan(OUT_OF_BUDGET, [], torch.empty(0))
     trial = Trial(
         task=task.name,
         ending=episode.ending,
-        solved=episode.ending == DONE and world.solved,
-        plan_found=first is not None and first.solved,
-        plan_right=first is not None and first.solved and task.solved_by(first.actions),
-        exhausted=first is not None and first.outcome == EXHAUSTED,
+        solved=episode.ending == DONE and task.reached(world.state),
+        plan_found=first.solved,
+        plan_right=first.solved and task.solved_by(first.actions),
+        exhausted=first.outcome == EXHAUSTED,
         optimal=task.optimal,
         actions=len(episode.actions),
         replans=episode.replans,
@@ -139,14 +135,13 @@ def solve_task(
 
 def summarize(trials: Sequence[Trial]) -> dict[str, Any]:
     """The figures of a results entry. Lengths are those of solved tasks, seconds those of all searches of a task."""
-    solved = [trial for trial in trials if trial.solved]
-    ratios = [trial.actions / trial.optimal for trial in solved]
+    ratios = [trial.actions / trial.optimal for trial in trials if trial.solved]
     seconds = [trial.seconds for trial in trials]
     searching = sum(seconds)
     return {
-        "solved": len(solved),
+        "solved": len(ratios),
         "of": len(trials),
-        "interval": wilson(len(solved), len(trials)),
+        "interval": wilson(len(ratios), len(trials)),
         "claimed_wrongly": sum(trial.ending == DONE and not trial.solved for trial in trials),
         "plan_found": sum(trial.plan_found for trial in trials),
         "plan_found_but_wrong": sum(trial.plan_found and not trial.plan_right for trial in trials),

@@ -38,9 +38,7 @@ class PredictedDynamics:
         codes = unpack(words, self.bits)
         with products(tf32=False):
             children = torch.cat([pack(self.predict_all(part)) for part in codes.split(max(1, size))])
-        if self.possible is None or self.possible.everything:
-            return children, None
-        return children, self.possible(codes)
+        return children, None if self.possible is None or self.possible.everything else self.possible(codes)
 
 
 def one_by_one(predict: Callable[[Tensor, Tensor], Tensor], n_actions: int) -> Callable[[Tensor], Tensor]:
@@ -61,10 +59,8 @@ def at_once(logits: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
 def model_dynamics(model: WorldModel, possible: Applicability | None = None) -> PredictedDynamics:
     """The dynamics of a world model, by the predictor's `all_actions` method if it has one."""
     logits = getattr(model.predictor, "all_actions", None)
-    if logits is not None:
-        predict_all = at_once(logits)
-    else:
-        predict_all = one_by_one(lambda bits, actions: model.predict(bits, actions, PREDICTED_AT_ONCE), model.n_actions)
+    one = one_by_one(lambda bits, actions: model.predict(bits, actions, PREDICTED_AT_ONCE), model.n_actions)
+    predict_all = one if logits is None else at_once(logits)
     return PredictedDynamics(predict_all, model.bits, model.n_actions, possible)
 
 

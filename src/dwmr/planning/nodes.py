@@ -28,7 +28,7 @@ class Nodes:
     action    int16 (N,)      by which action
     cost      int32 (N,)      after how many actions from the start
     guess     float32 (N,)    the heuristic, where the search needs it
-    priority  int64 (N,)      of an open state in a `BucketQueue`
+    priority  int64 (N,)      of an open state in a `BatchQueue`
 
     The columns but ``words`` have room for more states than there are; their length is a power of two, half that of the
     table.
@@ -37,12 +37,9 @@ class Nodes:
     def __init__(self, words: Tensor, capacity: int = 1024) -> None:
         """Begin with one state, (1, W), the start."""
         self.device, self.count = words.device, 0
-        self._words = words.new_empty(0, words.shape[1])
-        self._parent = words.new_empty(0)
-        self._action = torch.empty(0, dtype=torch.int16, device=self.device)
-        self.cost = torch.empty(0, dtype=torch.int32, device=self.device)
-        self.guess = torch.empty(0, dtype=torch.float32, device=self.device)
-        self.priority = words.new_empty(0)
+        self._words, self._parent, self.priority = words[:0], words.new_empty(0), words.new_empty(0)
+        columns = (torch.int16, torch.int32, torch.float32)
+        self._action, self.cost, self.guess = (words.new_empty(0, dtype=column) for column in columns)
         self._reserve(capacity)
         self.insert(words)
         self._parent[0], self._action[0], self.cost[0] = NONE, NONE, 0
@@ -139,16 +136,16 @@ class Nodes:
         self._table[places] = torch.arange(self.count, device=self.device)
 
 
-class BucketQueue:
-    """Open states, in one bucket for each integer priority.
+class BatchQueue:
+    """Open states in batches of one integer priority each.
 
     The lowest priority comes first, and within it the latest push. Pushing a state again replaces its priority.
     """
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
-        self._buckets: dict[int, list[Tensor]] = {}
-        self._order: list[int] = []
+        self._heap: list[tuple[int, int, Tensor]] = []  # priority, minus the number of pushes so far, states
+        self._pushes = 0
 
     def push(self, states: Tensor, priorities: Tensor) -> None:
         """Add distinct states (n,) with their priorities (n,)."""
@@ -158,34 +155,24 @@ class BucketQueue:
         ordered, index = torch.sort(priorities, stable=True)
         values, counts = torch.unique_consecutive(ordered, return_counts=True)
         for value, part in zip(values.tolist(), states[index].split(counts.tolist())):
-            if value not in self._buckets:
-                self._buckets[value] = []
-                heapq.heappush(self._order, value)
-            self._buckets[value].append(part)
+            self._pushes += 1
+            heapq.heappush(self._heap, (value, -self._pushes, part))
 
     def lowest(self) -> int | None:
         """The lowest priority, or None if empty. Its states may all have moved to another priority since."""
-        return self._order[0] if self._order else None
+        return self._heap[0][0] if self._heap else None
 
     def pop(self, count: int, ties_only: bool) -> Tensor:
         """Take out up to ``count`` states: of the lowest priority only, or of the next ones too."""
-        taken: list[Tensor] = []
-        left, priority = count, self._nodes.priority
-        while left and self._order:
-            value = self._order[0]
-            bucket = self._buckets[value]
-            while left and bucket:
-                part = bucket.pop()
-                part = part[priority[part] == value]
-                if len(part) > left:
-                    bucket.append(part[:-left])
-                    part = part[-left:]
-                priority[part] = _CLOSED
-                taken.append(part)
-                left -= len(part)
-            if not bucket:
-                del self._buckets[value]
-                heapq.heappop(self._order)
-            if ties_only:
-                break
-        return torch.cat(taken) if taken else priority.new_empty(0)
+        priority, lowest = self._nodes.priority, self.lowest()
+        taken = [priority.new_empty(0)]
+        while count and self._heap and not (ties_only and self.lowest() != lowest):
+            value, order, part = heapq.heappop(self._heap)
+            part = part[priority[part] == value]
+            if len(part) > count:
+                heapq.heappush(self._heap, (value, order, part[:-count]))
+                part = part[-count:]
+            priority[part] = _CLOSED
+            taken.append(part)
+            count -= len(part)
+        return torch.cat(taken)

@@ -41,11 +41,6 @@ class CodeGoal:
         return hamming(words, self.words) <= self.radius
 
 
-def no_heuristic(words: Tensor) -> Tensor:
-    """Zero for every code."""
-    return words.new_zeros(len(words))
-
-
 @dataclass(frozen=True)
 class Budget:
     """Limits of a search: generated states and seconds.

@@ -13,22 +13,17 @@ import torch
 from torch import Tensor
 
 from dwmr.errors import InputError, unknown
-from dwmr.planning.nodes import BucketQueue, Nodes
-from dwmr.planning.problem import (
-    EXHAUSTED,
-    OUT_OF_BUDGET,
-    SOLVED,
-    Budget,
-    Dynamics,
-    Goal,
-    Heuristic,
-    Plan,
-    no_heuristic,
-)
+from dwmr.planning.nodes import BatchQueue, Nodes
+from dwmr.planning.problem import EXHAUSTED, OUT_OF_BUDGET, SOLVED, Budget, Dynamics, Goal, Heuristic, Plan
 
 PRIORITIES_PER_ACTION = 8  # priorities are rounded down to an eighth of an action
 
 Planner = Callable[..., Plan]
+
+
+def no_heuristic(words: Tensor) -> Tensor:
+    """Zero for every code."""
+    return words.new_zeros(len(words))
 
 
 @contextlib.contextmanager
@@ -58,9 +53,8 @@ def best_first(
     """Expand the states with the lowest ``weight`` · cost + heuristic, ``batch`` at a time.
 
     The search ends when no open state looks better than the best goal found. With weight 1 and a heuristic that never
-    overestimates this is A*: the plan is a shortest one. A state that is reached again with fewer actions is opened
-    again. When the budget ends first, the answer is the way to the state that looks nearest to the goal; of several,
-    the one with the fewest actions.
+    overestimates this is A*: the plan is a shortest one. A state reached again with fewer actions is opened again. When
+    the budget ends first, the plan leads to the state that looks nearest to the goal, with the fewest actions.
 
     Args:
         ties_only: states expanded together are equally good; otherwise a batch is filled up with the next best.
@@ -69,7 +63,7 @@ def best_first(
     if start.ndim != 2 or len(start) != 1:
         raise InputError(f"a search begins with one code (1, W), got shape {tuple(start.shape)}")
     nodes, started, expanded, generated = Nodes(start), time.perf_counter(), 0, 0
-    queue = BucketQueue(nodes)
+    queue = BatchQueue(nodes)
     estimate = (lambda words: ~goal(words)) if blind else heuristic  # any other state is at least one action away
 
     def push(states: Tensor) -> None:
@@ -84,10 +78,12 @@ def best_first(
     nodes.guess[:1] = estimate(start).float()
     push(torch.zeros(1, dtype=torch.int64, device=start.device))
     goals = torch.nonzero(goal(start)).squeeze(1)
-    while (lowest := queue.lowest()) is not None:
-        best = int(goals[nodes.cost[goals].argmin()]) if len(goals) else None
-        if best is not None and PRIORITIES_PER_ACTION * weight * int(nodes.cost[best]) <= lowest:
-            return answer(SOLVED, best, optimal=weight >= 1)
+    while True:
+        lowest, best = queue.lowest(), int(goals[nodes.cost[goals].argmin()]) if len(goals) else None
+        if lowest is None and best is None:
+            return answer(EXHAUSTED, 0)
+        if best is not None and (lowest is None or PRIORITIES_PER_ACTION * weight * int(nodes.cost[best]) <= lowest):
+            return answer(SOLVED, best, optimal=weight >= 1 or lowest is None)
         affordable = (budget.nodes - generated) // dynamics.n_actions
         if affordable < 1 or time.perf_counter() - started > budget.seconds:
             reason = "nodes" if affordable < 1 else "seconds"
@@ -101,7 +97,10 @@ def best_first(
         states = queue.pop(min(batch, affordable), ties_only)
         if not len(states):
             continue
-        codes, parents, actions = _expand(dynamics, states, nodes.words[states])
+        children, possible = dynamics.successors(nodes.words[states])
+        actions = torch.arange(dynamics.n_actions, device=start.device).expand(len(states), -1)
+        columns = (children, states.unsqueeze(1).expand_as(actions), actions)
+        codes, parents, actions = (each.flatten(0, 1) if possible is None else each[possible] for each in columns)
         expanded, generated, begin = expanded + len(states), generated + len(codes), nodes.count
         numbers, new = nodes.insert(codes)
         changed = nodes.relax(numbers, parents, actions, nodes.cost[parents] + 1)
@@ -110,19 +109,6 @@ def best_first(
             nodes.guess[begin : nodes.count] = estimate(fresh).float()
             goals = torch.cat([goals, begin + torch.nonzero(goal(fresh)).squeeze(1)])
         push(changed)
-    if len(goals):
-        return answer(SOLVED, int(goals[nodes.cost[goals].argmin()]), optimal=True)
-    return answer(EXHAUSTED, 0)
-
-
-def _expand(dynamics: Dynamics, states: Tensor, words: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Codes (M, W) that possible actions lead to, the states (M,) they come from, and the actions (M,)."""
-    children, possible = dynamics.successors(words)
-    actions = torch.arange(dynamics.n_actions, device=states.device).expand(len(states), -1)
-    parents = states.unsqueeze(1).expand_as(actions)
-    if possible is None:
-        return children.flatten(0, 1), parents.flatten(), actions.flatten()
-    return children[possible], parents[possible], actions[possible]
 
 
 PLANNERS: dict[str, Planner] = {
