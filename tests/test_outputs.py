@@ -37,7 +37,7 @@ def run(data, tmp_path_factory):
 @pytest.fixture
 def no_work(monkeypatch):
     """Nothing is loaded, trained or judged."""
-    for name in ("evaluating.open_run", "plans.open_model", "exporting.open_run", "campaigns.load_data"):
+    for name in ("common.open_run", "plans.open_model", "exporting.open_run", "common.load_data"):
         monkeypatch.setattr(f"dwmr.cli.{name}", lambda *words, **more: pytest.fail("work was done"))
 
 

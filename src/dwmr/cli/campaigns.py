@@ -8,21 +8,8 @@ from typing import Annotated, Any
 import typer
 
 import dwmr
-from dwmr.cli import tables
-from dwmr.cli.common import (
-    DATA_HELP,
-    MOST_SEEDS,
-    AsJson,
-    Device,
-    Seed,
-    app,
-    example,
-    load_data,
-    out,
-    parse_settings,
-    print_json,
-    say,
-)
+from dwmr.cli import common, tables
+from dwmr.cli.common import app, example, flag
 from dwmr.errors import InputError
 from dwmr.files import atomic_write_json, check_output
 from dwmr.models.world_model import resolve_device
@@ -30,7 +17,9 @@ from dwmr.presets import preset
 
 REPLACE_HELP = "Let a new search replace the JSON file of another one. The search in --storage is never deleted."
 ONLY_HELP = "Limit to a row such as dwmr, a column such as 8puzzle, or a cell such as dwmr,8puzzle. Can be repeated."
-TUNE_DATA_HELP = f"{DATA_HELP.format('preset')} Required for the generic/ presets. Needs the splits train and val."
+TUNE_DATA_HELP = (
+    f"{common.DATA_HELP.format('preset')} Required for the generic/ presets. Needs the splits train and val."
+)
 AGAIN_HELP = (
     "Repeat stored runs whose preset options or code differ from the current ones. Without it, runs of other code are "
     "kept, and runs with other options are refused."
@@ -60,10 +49,10 @@ def tune(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Fix an option, so that it is not searched. Can be repeated."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help=REPLACE_HELP)] = False,
-    seed: Seed = 0,
-    device: Device = "auto",
-    as_json: AsJson = False,
+    overwrite: Annotated[bool, flag("--overwrite", REPLACE_HELP)] = False,
+    seed: common.Seed = 0,
+    device: common.Device = "auto",
+    as_json: common.AsJson = False,
 ) -> None:
     """Search the hyperparameters of a preset.
 
@@ -80,23 +69,23 @@ def tune(
     """
     from dwmr import tuning
 
-    fixed = parse_settings(settings or [])
+    fixed = common.parse_settings(settings or [])
     tuning.prepare(name, storage, trials, fixed)
     place = tuning.place_of(storage)
     known, summary = place.exists() or "://" in storage, place.with_suffix(".json")
     check_output(place, overwrite=known, inputs=[data], written=True)
     check_output(summary, overwrite=overwrite or known, inputs=[data])
     resolve_device(device)
-    splits = load_data(data, preset(name).benchmark)
+    splits = common.load_data(data, preset(name).benchmark)
     found = tuning.tune(name, splits, storage, trials=trials, seed=seed, settings=fixed, device=device)
     atomic_write_json(summary, found)
     if as_json:
-        print_json(found)
+        common.print_json(found)
         return
-    say(tables.tuning_line(found))
+    common.say(tables.tuning_line(found))
     for table in tables.tuning(found):
-        out.print(table)
-    say(f"wrote {summary}")
+        common.out.print(table)
+    common.say(f"wrote {summary}")
 
 
 @app.command(
@@ -117,10 +106,13 @@ def reproduce(
     ],
     only: Annotated[list[str] | None, typer.Option(metavar="ROW|COLUMN|ROW,COLUMN", help=ONLY_HELP)] = None,
     runs: Annotated[
-        int, typer.Option(help="Number of runs per cell of the table, each with another seed.", min=1, max=MOST_SEEDS)
+        int,
+        typer.Option(
+            help="Number of runs per cell of the table, each with another seed.", min=1, max=common.MOST_SEEDS
+        ),
     ] = 10,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Dry run: show which runs are missing, and how long they would take.")
+        bool, flag("--plan", "Dry run: show which runs are missing, and how long they would take.")
     ] = False,
     results: Annotated[
         Path | None, typer.Option("--out", help="Folder of stored runs and tables. Default: experiments/results.")
@@ -129,10 +121,10 @@ def reproduce(
         float | None,
         typer.Option(help="Start no run that is expected to end after this many seconds. Default: no limit.", min=1),
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help=AGAIN_HELP)] = False,
+    again: Annotated[bool, flag("--again", AGAIN_HELP)] = False,
     seed: Annotated[int, typer.Option(help="Seed of the first run; the others count up from it.", min=0)] = 0,
-    device: Device = "auto",
-    as_json: AsJson = False,
+    device: common.Device = "auto",
+    as_json: common.AsJson = False,
 ) -> None:
     """Reproduce a table of the paper, or the table of our strong presets. Needs a clone of the repository.
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dwmr.cli.common import Seed, app, example, parts_of, say
+from dwmr.cli.common import Seed, app, example, flag, parts_of, say
 from dwmr.data.collect import collect_world
 from dwmr.data.transitions import load_splits
 from dwmr.errors import InputError
@@ -42,7 +42,7 @@ def collect(
         ),
     ] = "mnist",
     render: Annotated[
-        bool, typer.Option("--render", help="With --env: store what the environment renders, not its observations.")
+        bool, flag("--render", "With --env: store what the environment renders, not its observations.")
     ] = False,
     seed: Seed = 0,
 ) -> None:

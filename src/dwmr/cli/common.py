@@ -22,20 +22,28 @@ ABOUT = (
     "Learn Boolean world models from images and discrete actions. An encoder turns an image into bits, its code; a "
     "predictor turns a code and an action into the next code."
 )
-app = typer.Typer(
-    help=ABOUT,
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(help=ABOUT, no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False)
 MOST_SEEDS = 1000
+SPLITS = ("train", "val", "test")
 out = Console()
 err = Console(stderr=True, highlight=False)
+
+
+def flag(name: str, explanation: str) -> Any:
+    """An option without a value."""
+    return typer.Option(name, metavar="", help=explanation)
+
+
+def _known_split(name: str) -> str:
+    if name not in SPLITS:
+        raise unknown("split", name, SPLITS)
+    return name
+
 
 Seed = Annotated[int, typer.Option(help="Random seed.", min=0)]
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one, else the CPU), cpu, cuda or cuda:N.")]
 OVERWRITE_HELP = "Replace existing output files. Files that dwmr did not write are never replaced."
-Overwrite = Annotated[bool, typer.Option("--overwrite", help=OVERWRITE_HELP)]
+Overwrite = Annotated[bool, flag("--overwrite", OVERWRITE_HELP)]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, written by dwmr train.")]
 DATA_HELP = (
     "Data folder or .npz file. Default: the standard data of the {}'s world, collected into the cache (~/.cache/dwmr) "
@@ -49,15 +57,15 @@ SPLIT_HELP = (
     "Split of the data to measure on: train, val or test; an .npz file has only train. Roll-outs are always measured "
     "on the split rollout, if there is one."
 )
-Split = Annotated[str, typer.Option(help=SPLIT_HELP)]
+Split = Annotated[str, typer.Option(help=SPLIT_HELP, callback=_known_split)]
 TASK_HELP = "Index of the task in the world's list of tasks, starting at 0."
 Horizon = Annotated[int, typer.Option(help="Length of the longest roll-out, in steps.", min=1)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the results as one JSON object.")]
+AsJson = Annotated[bool, flag("--json", "Print the results as one JSON object.")]
 
 
 def example(*lines: str) -> str:
     """Examples at the end of a command's help."""
-    return "\n\n".join(["[bold]Examples[/bold]", *(f"  $ {line}" for line in lines)])
+    return "\n\n".join(["**Examples**", *(f"  $ {line}" for line in lines)])
 
 
 def say(line: str) -> None:
@@ -82,14 +90,6 @@ def load_data(data: Path | None, benchmark: str) -> Splits:
     sizes = ", ".join(f"{name} {len(part):,}" for name, part in parts_of(splits).items())
     err.print(f"no --data: using the full data of {benchmark} ({sizes})", soft_wrap=True)
     return splits
-
-
-SPLITS = ("train", "val", "test")
-
-
-def check_split(name: str) -> None:
-    if name not in SPLITS:
-        raise unknown("split", name, SPLITS)
 
 
 def open_run(run: Path, data: Path | None, split: str, device: str) -> tuple[RunInfo, WorldModel, Splits, Transitions]:

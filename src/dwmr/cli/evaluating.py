@@ -6,24 +6,8 @@ from typing import Annotated, Any
 import typer
 
 import dwmr
-from dwmr.cli import tables
-from dwmr.cli.common import (
-    AsJson,
-    Device,
-    Horizon,
-    Overwrite,
-    RunData,
-    RunFolder,
-    Seed,
-    Split,
-    app,
-    check_split,
-    example,
-    open_run,
-    out,
-    print_json,
-    say,
-)
+from dwmr.cli import common, tables
+from dwmr.cli.common import app, example
 from dwmr.data.transitions import Splits, Transitions
 from dwmr.errors import InputError
 from dwmr.evaluation.evaluate import evaluate_many
@@ -49,15 +33,15 @@ LEVELS_HELP = (
     )
 )
 def evaluate(
-    run: RunFolder,
-    data: RunData = None,
-    split: Split = "test",
-    horizon: Horizon = 1000,
+    run: common.RunFolder,
+    data: common.RunData = None,
+    split: common.Split = "test",
+    horizon: common.Horizon = 1000,
     report: Annotated[Path | None, typer.Option(help="Also write an HTML report to this file.")] = None,
-    overwrite: Overwrite = False,
-    seed: Seed = 0,
-    device: Device = "auto",
-    as_json: AsJson = False,
+    overwrite: common.Overwrite = False,
+    seed: common.Seed = 0,
+    device: common.Device = "auto",
+    as_json: common.AsJson = False,
 ) -> None:
     """Evaluate a world model: what its bits say about an image, and how accurate its predictions are over many steps.
 
@@ -66,7 +50,6 @@ def evaluate(
     scores are left out. A roll-out predicts many steps ahead, given only the first image and the actions. Without the
     split rollout, roll-outs are left out. docs/reference/metrics.md defines all metrics.
     """
-    check_split(split)
     if report is not None:
         from dwmr.plotting.pictures import require_matplotlib
 
@@ -74,7 +57,7 @@ def evaluate(
         if report.is_dir() or not report.name:
             raise InputError(f"--report must be the path of an HTML file, got {str(report)!r}")
         check_output(report, overwrite=overwrite, inputs=[run, data])
-    info, model, splits, test = open_run(run, data, split, device)
+    info, model, splits, test = common.open_run(run, data, split, device)
     (evaluation,) = evaluate_many(
         [model],
         train=splits.train,
@@ -97,12 +80,12 @@ def evaluate(
             certificate=_certificate(model, splits, test, horizon, seed),
         )
     if as_json:
-        print_json(evaluation.figures)
+        common.print_json(evaluation.figures)
         return
     for table in tables.evaluation(evaluation.figures):
-        out.print(table)
+        common.out.print(table)
     if report is not None:
-        say(f"Report: {report}")
+        common.say(f"Report: {report}")
 
 
 @app.command(
@@ -112,14 +95,14 @@ def evaluate(
     )
 )
 def certify(
-    run: RunFolder,
-    data: RunData = None,
-    split: Split = "test",
-    horizon: Horizon = 1000,
+    run: common.RunFolder,
+    data: common.RunData = None,
+    split: common.Split = "test",
+    horizon: common.Horizon = 1000,
     levels: Annotated[int, typer.Option(help=LEVELS_HELP, min=0, max=MAX_LEVELS)] = MAX_LEVELS,
-    seed: Seed = 0,
-    device: Device = "auto",
-    as_json: AsJson = False,
+    seed: common.Seed = 0,
+    device: common.Device = "auto",
+    as_json: common.AsJson = False,
 ) -> None:
     """Check how reliable a model is: eight questions, each answered with yes, partly, no or not tested.
 
@@ -127,14 +110,13 @@ def certify(
     reason is printed. Without the split rollout, roll-outs follow the episodes of --split, for at most 100 steps.
     docs/howto/check-trust.md explains the questions.
     """
-    check_split(split)
-    _, model, splits, test = open_run(run, data, split, device)
+    _, model, splits, test = common.open_run(run, data, split, device)
     certificate = _certificate(model, splits, test, horizon, seed, levels)
     if as_json:
-        print_json(certificate)
+        common.print_json(certificate)
         return
-    out.print(tables.certificate(certificate))
-    say(certificate["summary"])
+    common.out.print(tables.certificate(certificate))
+    common.say(certificate["summary"])
 
 
 def _certificate(

@@ -7,23 +7,8 @@ from typing import Annotated, Any
 import typer
 
 import dwmr
-from dwmr.cli import tables
-from dwmr.cli.common import (
-    MOST_SEEDS,
-    PRESET_DATA_HELP,
-    PRESET_HELP,
-    AsJson,
-    Device,
-    Seed,
-    app,
-    err,
-    example,
-    load_data,
-    out,
-    parse_settings,
-    print_json,
-    say,
-)
+from dwmr.cli import common, tables
+from dwmr.cli.common import app, example, flag
 from dwmr.config import FACTOR_SUFFIX, option_names
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.models.run_folder import read_info
@@ -41,11 +26,11 @@ from dwmr.training.trainer import check_choices
     )
 )
 def train(
-    name: Annotated[str, typer.Argument(metavar="PRESET", help=PRESET_HELP)],
+    name: Annotated[str, typer.Argument(metavar="PRESET", help=common.PRESET_HELP)],
     run: Annotated[Path, typer.Option("--out", help="Run folder to create. Without --resume, it must not exist yet.")],
-    data: Annotated[Path | None, typer.Option(help=PRESET_DATA_HELP)] = None,
+    data: Annotated[Path | None, typer.Option(help=common.PRESET_DATA_HELP)] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue an interrupted run in --out, or start it if there is none.")
+        bool, flag("--resume", "Continue an interrupted run in --out, or start it if there is none.")
     ] = False,
     settings: Annotated[
         list[str] | None,
@@ -62,7 +47,7 @@ def train(
             help="JSON file with values of options, such as the result of dwmr tune. --set overrides it.",
         ),
     ] = None,
-    seed: Seed = 0,
+    seed: common.Seed = 0,
     seeds: Annotated[
         str | None,
         typer.Option(help="Train one run per seed, such as 0-9 or 1,4,7, each in OUT/seed-N. Not with --seed."),
@@ -70,8 +55,8 @@ def train(
     fast: Annotated[
         str, typer.Option(help="auto: use accelerated operations where supported; off: use plain PyTorch only.")
     ] = "auto",
-    device: Device = "auto",
-    as_json: AsJson = False,
+    device: common.Device = "auto",
+    as_json: common.AsJson = False,
 ) -> None:
     """Train a world model.
 
@@ -84,7 +69,7 @@ def train(
     The run folder holds the configuration, the weights and a record of every epoch. All of them are saved after every
     epoch, so the run can be used while training continues.
     """
-    config = preset(name).replace(**_values_in(values) | parse_settings(settings or []))
+    config = preset(name).replace(**_values_in(values) | common.parse_settings(settings or []))
     check_choices(config, fast=fast)
     resolve_device(device)
     if seeds is not None and seed:
@@ -97,8 +82,8 @@ def train(
     for existing in taken:
         read_info(existing)  # refuses what is no run folder
     for new in [folder for folder in folders.values() if folder not in taken] if resume else []:
-        err.print(f"{new} does not exist yet, so a new run starts there", markup=False, soft_wrap=True)
-    splits = load_data(data, config.benchmark)
+        common.err.print(f"{new} does not exist yet, so a new run starts there", markup=False, soft_wrap=True)
+    splits = common.load_data(data, config.benchmark)
     results = dwmr.train_many(
         config,
         train=splits.train,
@@ -112,12 +97,12 @@ def train(
     ended = {str(folder): result for folder, result in zip(folders.values(), results)}
     done = {folder: result for folder, result in ended.items() if isinstance(result, dwmr.Run)}
     if as_json:
-        print_json({folder: result.metrics[-1] | _verdict_of(result) for folder, result in done.items()})
+        common.print_json({folder: result.metrics[-1] | _verdict_of(result) for folder, result in done.items()})
     else:
         for folder, result in done.items():
-            say(f"{folder}: {tables.last_epoch(result.metrics)}")
+            common.say(f"{folder}: {tables.last_epoch(result.metrics)}")
             if result.verdict is not None:
-                say(f"verdict: {result.verdict}")
+                common.say(f"verdict: {result.verdict}")
     failures = [f"{folder}: {result}" for folder, result in ended.items() if folder not in done]
     if failures:
         raise TrainingDiverged("; ".join(failures))
@@ -130,7 +115,7 @@ def _verdict_of(result: dwmr.Run) -> dict[str, Any]:
 
 
 @app.command(epilog=example("dwmr presets", "dwmr presets --json"))
-def presets(as_json: AsJson = False) -> None:
+def presets(as_json: common.AsJson = False) -> None:
     """List the presets (named configurations), and the options that `dwmr train --set` can change.
 
     The preset auto chooses networks and settings from your data. All other presets are named WORLD/MODEL. The model
@@ -139,14 +124,14 @@ def presets(as_json: AsJson = False) -> None:
     presets generic/MODEL hold start values for your own data, to be tuned with dwmr tune.
     """
     if as_json:
-        print_json({name: config.to_dict() for name, config in PRESETS.items()})
+        common.print_json({name: config.to_dict() for name, config in PRESETS.items()})
         return
-    out.print(tables.presets(PRESETS, TUNED))
-    say("lr: learning rate; tau: decay of the target encoder")
-    say("tuned: number of configurations tried by dwmr tune to find the values; –: values chosen by hand")
+    common.out.print(tables.presets(PRESETS, TUNED))
+    common.say("lr: learning rate; tau: decay of the target encoder")
+    common.say("tuned: number of configurations tried by dwmr tune to find the values; –: values chosen by hand")
     names = [name for name in option_names() if name not in ("benchmark", "model") and not name.endswith(FACTOR_SUFFIX)]
-    say(f"Options of dwmr train --set, explained in docs/reference/presets-and-options.md: {', '.join(names)}")
-    say(
+    common.say(f"Options of dwmr train --set, explained in docs/reference/presets-and-options.md: {', '.join(names)}")
+    common.say(
         "All values from lr to the end of this list can change over time: "
         f"--set lr{FACTOR_SUFFIX}=0.97 multiplies lr by 0.97 after every epoch"
     )
@@ -171,7 +156,7 @@ def _parse_seeds(text: str) -> list[int]:
         first, dash, last = part.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise InputError(f"seeds are given as 0-9 or 1,4,7, got {text!r}")
-        seeds += range(int(first), min(int(last if dash else first), int(first) + MOST_SEEDS) + 1)
-    if not 1 <= len(seeds) <= MOST_SEEDS or len(set(seeds)) != len(seeds):
-        raise InputError(f"seeds must name 1 to {MOST_SEEDS}, and none twice, got {text!r}")
+        seeds += range(int(first), min(int(last if dash else first), int(first) + common.MOST_SEEDS) + 1)
+    if not 1 <= len(seeds) <= common.MOST_SEEDS or len(set(seeds)) != len(seeds):
+        raise InputError(f"seeds must name 1 to {common.MOST_SEEDS}, and none twice, got {text!r}")
     return seeds

@@ -63,18 +63,13 @@ def certificate(found: dict[str, Any]) -> Table:
 
 def presets(configs: dict[str, Config], tuned: dict[str, dict[str, Any]]) -> Table:
     """The presets with a few of their values, and the number of trials they were tuned with."""
-    rows = {
-        name: {
-            "bits": config.bits,
-            "epochs": config.epochs,
-            "lr": _significant(config.hyper.lr),
-            "tau": _significant(config.hyper.tau),
-            "tuned": tuned[name]["provenance"]["trials"] if name in tuned else None,
-        }
-        for name, config in configs.items()
-    }
-    columns = {name: name for name in ("bits", "epochs", "lr", "tau", "tuned")}
-    return _table("Presets", columns, rows, first="preset")
+    columns = ("bits", "epochs", "lr", "tau")
+    lines = []
+    for name, config in configs.items():
+        values = config.flat()
+        trials = str(tuned[name]["provenance"]["trials"]) if name in tuned else "–"
+        lines.append([name, *(_significant(values[column]) for column in columns), trials])
+    return text_table("Presets", ["preset", *columns, "tuned"], lines)
 
 
 def planning(entries: dict[str, dict[str, Any]], kinds: Sequence[str]) -> list[Table]:
@@ -92,17 +87,11 @@ def tuning(found: dict[str, Any]) -> list[Table]:
     shown = []
     if found["confirmations"]:
         trials = {str(entry["trial"]) + " (start values)" * entry["start"]: entry for entry in found["confirmations"]}
-        shown.append(
-            _table(
-                "Scores of the best trials, trained with new seeds",
-                {"mean": "mean", "std": "std"},
-                trials,
-                first="trial",
-            )
-        )
-    if found["chosen"]:
-        values = {name: {"value": _significant(value)} for name, value in found["chosen"]["values"].items()}
-        shown.append(_table(f"Chosen: trial {found['chosen']['trial']}", {"value": ""}, values))
+        title = "Scores of the best trials, trained with new seeds"
+        shown.append(_table(title, {"mean": "mean", "std": "std"}, trials, first="trial"))
+    if chosen := found["chosen"]:
+        values = [[name, _significant(value)] for name, value in chosen["values"].items()]
+        shown.append(text_table(f"Chosen: trial {chosen['trial']}", ["", ""], values))
     return shown
 
 
