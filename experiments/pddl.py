@@ -39,8 +39,9 @@ UNKNOWN = -1
 def exact_encode(images: np.ndarray) -> np.ndarray:
     """The code of the labels that a clean frame shows."""
     side = tiles.SIDE
-    cut = np.asarray(images).reshape(-1, 3, SIZE, side, SIZE, side).transpose(0, 2, 4, 3, 5, 1).astype(np.int16)
-    labels = np.stack([np.abs(cut - tile).sum((3, 4, 5)) for tile in tiles.ice_slider().astype(np.int16)]).argmin(0)
+    cut = np.asarray(images).reshape(-1, 3, SIZE, side, SIZE, side).transpose(0, 2, 4, 1, 3, 5).astype(np.int16)
+    pictures = ice_slider.IceSlider.pictures.astype(np.int16)
+    labels = np.stack([np.abs(cut - picture).sum((3, 4, 5)) for picture in pictures]).argmin(0)
     return LAYOUT.codes(PATTERNS[labels])
 
 

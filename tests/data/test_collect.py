@@ -153,8 +153,8 @@ def test_a_level_is_walked_twice_from_its_start_for_twenty_steps(name, split):
 @pytest.mark.parametrize("name", ["iceslider", "digitjump"])
 def test_images_show_the_labels(name):
     data = small(name)
-    assert np.array_equal(data.obs, GAMES[name].draw(data.state))
-    assert np.array_equal(data.next_obs, GAMES[name].draw(data.next_state))
+    assert np.array_equal(data.obs, GAMES[name].draw(data.state, None))
+    assert np.array_equal(data.next_obs, GAMES[name].draw(data.next_state, None))
 
 
 @each_game

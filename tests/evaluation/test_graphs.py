@@ -5,7 +5,7 @@ import pytest
 
 from dwmr import InputError, certify
 from dwmr.evaluation.true_graph import compare_graphs
-from dwmr.worlds import ice_slider, tiles
+from dwmr.worlds import ice_slider
 from dwmr.worlds.grid_world import GridState
 from dwmr.worlds.registry import find_world
 from dwmr.worlds.tasks import StateGraph
@@ -15,8 +15,8 @@ LEVELS = (1250, 1251, 1252)
 
 def encode(images):
     """Exact: two bits a cell, its label."""
-    pixels = images.reshape(len(images), 3, 8, 8, 8, 8).transpose(0, 2, 4, 3, 5, 1).reshape(len(images), 64, 1, -1)
-    label = (pixels == tiles.ice_slider().reshape(4, -1)).all(3).argmax(2)
+    pixels = images.reshape(len(images), 3, 8, 8, 8, 8).transpose(0, 2, 4, 1, 3, 5).reshape(len(images), 64, 1, -1)
+    label = (pixels == ice_slider.IceSlider.pictures.reshape(4, -1)).all(3).argmax(2)
     return np.concatenate([label % 2 == 1, label // 2 == 1], axis=1)
 
 

@@ -2,7 +2,7 @@ import numpy as np
 
 from dwmr.seeding import rng
 from dwmr.worlds import frozen_lake
-from dwmr.worlds.frozen_lake import FrozenLake, build_level, make_level, tile_set
+from dwmr.worlds.frozen_lake import FrozenLake, build_level, make_level
 from dwmr.worlds.grid_world import GridState, shortest_path
 
 UP, RIGHT, LEFT, DOWN = range(4)
@@ -25,9 +25,9 @@ def test_labels_show_the_agent_and_what_is_under_it():
 
 
 def test_all_six_labels_look_different():
-    assert len({tile.tobytes() for tile in tile_set()}) == 6
+    assert len({tile.tobytes() for tile in FrozenLake.pictures}) == 6
     image = FrozenLake().render(GridState(LEVEL, HOLE), rng(0, "test"))
-    assert np.array_equal(image[:, 8:16, 8:16].transpose(1, 2, 0), tile_set()[4])
+    assert np.array_equal(image[:, 8:16, 8:16], FrozenLake.pictures[4])
 
 
 def test_levels_can_be_solved_and_differ():

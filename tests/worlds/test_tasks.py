@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from dwmr import InputError
-from dwmr.worlds.registry import WORLDS, find_world, tasks_of
+from dwmr.worlds import ice_slider
+from dwmr.worlds.ice_slider import IceSlider
+from dwmr.worlds.registry import find_world, tasks_of
 from dwmr.worlds.sliding_tiles import SlidingTiles, goal_board, step
 from dwmr.worlds.tasks import StateNumbers, distance
 
@@ -48,7 +50,7 @@ def test_pairs_of_boards_differ_and_do_not_depend_on_how_many_are_asked_for():
 
 
 def test_fewest_moves_by_hand():
-    puzzle, goal = SlidingTiles(3, "sklearn"), goal_board(3, 3)
+    puzzle, goal = SlidingTiles(3, digits="sklearn"), goal_board(3, 3)
     assert distance(puzzle, goal, goal) == 0
     assert distance(puzzle, step(goal, 1), goal) == 1
     hardest = np.array([[8, 6, 7], [2, 5, 4], [3, 0, 1]])
@@ -56,7 +58,7 @@ def test_fewest_moves_by_hand():
 
 
 def test_every_solvable_board_is_explored():
-    puzzle = SlidingTiles(2, "sklearn")
+    puzzle = SlidingTiles(2, digits="sklearn")
     states, table = StateNumbers(puzzle).explore(puzzle.reset(0))
     assert (len(states), table.shape) == (12, (12, 4))
     for board, ends in zip(states, table):
@@ -64,9 +66,12 @@ def test_every_solvable_board_is_explored():
             assert np.array_equal(puzzle.step(board, action), states[end])
 
 
-def test_other_names_have_no_tasks():
-    assert all(world.task_kinds for world in WORLDS.values())
+def test_levels_without_a_solution_and_other_names_have_no_tasks(monkeypatch):
+    level = ice_slider.build_level((False,) * 64, start=3, goal=35)
+    monkeypatch.setattr(IceSlider, "level", lambda world, seed: level)
+    with pytest.raises(InputError, match="level 7 of iceslider cannot be solved"):
+        IceSlider().task(7)
     with pytest.raises(InputError, match="'generic' has no planning tasks; the worlds with tasks are 8puzzle"):
         tasks_of("generic")
     with pytest.raises(InputError, match="3×3 only, got 4"):
-        SlidingTiles(4, "sklearn").tasks()
+        SlidingTiles(4, digits="sklearn").tasks()

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from dwmr.seeding import shuffled
-from dwmr.worlds import tiles
 from dwmr.worlds.puzzle import Puzzle
+from dwmr.worlds.tiles import colours
 
 SIDE = 12
 MAX_BLOCKS, MAX_COLUMNS = 7, 6
 
 _MAX_SMALL = 10_000  # states of a true graph
 _BACKGROUND, _EDGE = (236, 238, 242), (40, 40, 48)
-_COLOURS = (
-    (216, 64, 56),
-    (66, 110, 210),
-    (84, 176, 84),
-    (242, 196, 60),
-    (150, 80, 180),
-    (240, 140, 180),
-    (90, 200, 210),
-)
+_COLOURS = colours("d84038 426ed2 54b054 f2c43c 9650b4 f08cb4 5ac8d2")
 
 Columns = tuple[tuple[int, ...], ...]
 
@@ -47,7 +39,6 @@ class Blocks(Puzzle):
     columns: int = 4
 
     name = "blocks"
-    many_states = False
 
     def __post_init__(self) -> None:
         if not (2 <= self.blocks <= MAX_BLOCKS and 3 <= self.columns <= MAX_COLUMNS):
@@ -56,9 +47,9 @@ class Blocks(Puzzle):
                 f"got {self.blocks} and {self.columns}"
             )
 
-    @property
-    def _moves(self) -> tuple[tuple[int, int], ...]:
-        return _pairs(self.columns)
+    @cached_property
+    def _moves(self) -> list[tuple[int, int]]:
+        return list(itertools.permutations(range(self.columns), 2))
 
     @property
     def action_names(self) -> tuple[str, ...]:
@@ -109,22 +100,10 @@ class Blocks(Puzzle):
     def state_name(self, state: Columns) -> str:
         return " | ".join(" ".join(map(str, column)) for column in state)
 
-    def draw(
-        self, labels: np.ndarray, generator: np.random.Generator | None = None, split: str = "train"
-    ) -> np.ndarray:
-        return tiles.mosaic(labels, _pictures())
-
-
-@functools.cache
-def _pairs(columns: int) -> tuple[tuple[int, int], ...]:
-    return tuple(itertools.permutations(range(columns), 2))
-
-
-@functools.cache
-def _pictures() -> np.ndarray:
-    """uint8 (8, 3, 12, 12): nothing, and the blocks as squares with an edge."""
-    pictures = np.empty((MAX_BLOCKS + 1, SIDE, SIDE, 3), np.uint8)
-    pictures[0] = _BACKGROUND
-    pictures[1:] = _EDGE
-    pictures[1:, 1:-1, 1:-1] = np.array(_COLOURS, np.uint8)[:, None, None]
-    return pictures.transpose(0, 3, 1, 2)
+    @property
+    def pictures(self) -> np.ndarray:
+        """Nothing, and the blocks as squares with an edge."""
+        pictures = np.full((self.blocks + 1, SIDE, SIDE, 3), _EDGE, np.uint8)
+        pictures[0] = _BACKGROUND
+        pictures[1:, 1:-1, 1:-1] = _COLOURS[: self.blocks, None, None]
+        return pictures.transpose(0, 3, 1, 2)

@@ -12,13 +12,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from dwmr.errors import unknown
 from dwmr.seeding import below, shuffled
 from dwmr.worlds.puzzle import Puzzle, odd
+from dwmr.worlds.tiles import colours
 
 SIDE = 8  # pixels of a sticker in the net
 VIEW = 48  # pixels of each of the two views
-STYLES = ("net", "views")
 BLANK = 6
 MAX_JITTER = 45  # colours stay apart
 
@@ -27,15 +26,7 @@ _NORMAL = ((0, 1, 0), (-1, 0, 0), (0, 0, 1), (1, 0, 0), (0, 0, -1), (0, -1, 0))
 _RIGHTWARD = ((1, 0, 0), (0, 0, 1), (1, 0, 0), (0, 0, -1), (-1, 0, 0), (1, 0, 0))  # along the rows of a face
 _DOWNWARD = ((0, 0, 1), (0, -1, 0), (0, -1, 0), (0, -1, 0), (0, -1, 0), (0, 0, -1))  # along its columns
 _NET = ((0, 1), (1, 0), (1, 1), (1, 2), (1, 3), (2, 1))  # row and column of each face
-_COLOURS = (
-    (245, 245, 245),
-    (250, 125, 20),
-    (20, 160, 70),
-    (200, 30, 40),
-    (30, 70, 200),
-    (250, 220, 40),
-    (30, 30, 34),
-)
+_COLOURS = colours("f5f5f5 fa7d14 14a046 c81e28 1e46c8 fadc28 1e1e22").astype(int)
 _GAP = 0.15  # at the edge of a sticker in a view, where its side is 2
 
 
@@ -58,11 +49,11 @@ class Cube(Puzzle):
 
     size: ClassVar[int]
     faces: ClassVar[tuple[str, ...]]
+    styles = ("net", "views")
     n_classes = BLANK + 1
 
     def __post_init__(self) -> None:
-        if self.style not in STYLES:
-            raise unknown("style", self.style, STYLES)
+        super().__post_init__()
         if not 0 <= self.jitter <= MAX_JITTER:
             raise ValueError(f"jitter must lie between 0 and {MAX_JITTER}, got {self.jitter}")
 
@@ -89,19 +80,13 @@ class Cube(Puzzle):
         grid.flat[_net_cells(self.size)] = np.frombuffer(state, np.uint8)
         return grid
 
-    def state_name(self, state: bytes) -> str:
-        faces = [state[first : first + self.size**2] for first in range(0, len(state), self.size**2)]
-        return " ".join("".join(map(str, face)) for face in faces)
-
     def draw(self, labels: np.ndarray, generator: np.random.Generator, split: str = "train") -> np.ndarray:
         stickers = labels.reshape(len(labels), -1)[:, _net_cells(self.size)]
-        colours = np.array(_COLOURS, np.int16)[np.pad(stickers, ((0, 0), (0, 1)), constant_values=BLANK)]
+        drawn = _COLOURS[np.pad(stickers, ((0, 0), (0, 1)), constant_values=BLANK)]
         if self.jitter:
-            shape = (*stickers.shape, 3)
-            colours[:, :-1] += (below(generator, 2 * self.jitter + 1, shape) - self.jitter).astype(np.int16)
-        colours = colours.clip(0, 255).astype(np.uint8).transpose(0, 2, 1)
+            drawn[:, :-1] += below(generator, 2 * self.jitter + 1, (*stickers.shape, 3)) - self.jitter
         pixels = _net_pixels(self.size) if self.style == "net" else _view_pixels(self.size)
-        return colours[:, :, pixels]
+        return drawn.clip(0, 255).astype(np.uint8).transpose(0, 2, 1)[:, :, pixels]
 
 
 @dataclass(frozen=True)
@@ -111,7 +96,6 @@ class PocketCube(Cube):
     name = "cube2"
     size = 2
     faces = ("up", "front", "right")
-    many_states = False  # 3,674,160
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,19 @@ from dwmr.worlds.grid_world import N_CELLS, SIZE, GridWorld, Level
 
 MAX_DIGIT = 6
 
+_CELL = {".": (44, 62, 92), "#": (236, 240, 232)}
+_CELL_OF_AGENT = {".": (232, 136, 40), "#": (64, 24, 16)}
+_DIGITS = """
+    ........  ........  ........  ........  ........  ........
+    ...##...  ..####..  .#####..  ....##..  .######.  ..####..
+    ..###...  .##..##.  .....##.  ...###..  .##.....  .##.....
+    ...##...  ....##..  ..####..  ..#.##..  .#####..  .#####..
+    ...##...  ...##...  .....##.  .######.  .....##.  .##..##.
+    ...##...  ..##....  .....##.  ....##..  .....##.  .##..##.
+    ..####..  .######.  .#####..  ....##..  .#####..  ..####..
+    ........  ........  ........  ........  ........  ........
+"""
+
 
 def make_level(seed: int) -> Level:
     """The level of a seed: the first that can be solved."""
@@ -39,12 +52,8 @@ class DigitJump(GridWorld):
     walk_stream = "dwmr.envs.digit_jump"
     sizes = {"train": 40_000, "val": 10_000, "test": 10_000}  # noqa: RUF012
     n_classes = 2 * MAX_DIGIT
+    with_agent = range(MAX_DIGIT, n_classes)
+    pictures = np.concatenate([tiles.from_art(_DIGITS, colours) for colours in (_CELL, _CELL_OF_AGENT)])
 
     def level(self, seed: int) -> Level:
         return make_level(seed)
-
-    def label_with_agent(self, label: int) -> int:
-        return label + MAX_DIGIT
-
-    def tile_set(self) -> np.ndarray:
-        return tiles.digit_jump()

@@ -25,6 +25,7 @@ import numpy as np
 
 from dwmr.errors import InputError, unknown
 from dwmr.files import atomic_write_bytes, cache_folder
+from dwmr.seeding import below
 
 CONTENT_SHA256 = "88d991fdc7ccde887ffc4f71beaebdea7f32713839bb7d725186db364a03b513"
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
@@ -69,6 +70,11 @@ class Digits:
     def pictures(self) -> np.ndarray:
         """A black picture, then the images of all digits by label."""
         return np.concatenate([np.zeros((1, SIDE, SIDE), np.uint8), *self.by_label])
+
+    def pick(self, labels: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """For each label, the place of a random image of that digit in `pictures`."""
+        first = np.cumsum([1, *self.counts[:-1]])
+        return first[labels] + below(generator, self.counts[labels], labels.shape)
 
 
 def load_digits(source: str = "mnist", split: str = "train") -> Digits:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from dwmr.seeding import below, rng
 from dwmr.worlds import tiles
-from dwmr.worlds.actions import MOVES, target
+from dwmr.worlds.actions import MOVES, neighbours
 from dwmr.worlds.grid_world import N_CELLS, SIZE, GridWorld, Level
 
 ICE, HOLE, GOAL, AGENT, AGENT_IN_HOLE, AGENT_ON_GOAL = range(6)
-N_CLASSES = 6
 
 _PALETTE = {
     ".": (226, 240, 248),  # ice and cracks
@@ -51,22 +47,12 @@ class FrozenLake(GridWorld):
     """
 
     name = "frozenlake"
-    n_classes = N_CLASSES
+    n_classes = 6
+    with_agent = (AGENT, AGENT_IN_HOLE, AGENT_ON_GOAL)
+    pictures = tiles.from_art(_ART, _PALETTE)
 
     def level(self, seed: int) -> Level:
         return make_level(seed)
-
-    def label_with_agent(self, label: int) -> int:
-        return label + AGENT
-
-    def tile_set(self) -> np.ndarray:
-        return tile_set()
-
-
-@functools.cache
-def tile_set() -> np.ndarray:
-    """uint8 (6, 8, 8, 3): the picture of each label."""
-    return tiles.from_art(_ART, _PALETTE)
 
 
 def make_level(seed: int) -> Level:
@@ -85,7 +71,6 @@ def build_level(holes: Sequence[bool], start: int, goal: int) -> Level:
     """The level with holes in some of its 64 cells."""
     board = bytearray(HOLE if hole else ICE for hole in holes)
     board[goal] = GOAL
-    moves = [
-        tuple(cell if hole else target(SIZE, SIZE, cell, action) for action in MOVES) for cell, hole in enumerate(holes)
-    ]
+    steps = neighbours(SIZE, SIZE)
+    moves = [(cell,) * len(MOVES) if hole else steps[cell] for cell, hole in enumerate(holes)]
     return Level(bytes(board), start, goal, moves)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from dataclasses import dataclass
 
 import numpy as np
 
 from dwmr.seeding import below
-from dwmr.worlds import tiles
 from dwmr.worlds.puzzle import Puzzle
+from dwmr.worlds.tiles import colours
 
 PEGS = 3
 MAX_DISCS = 9
@@ -18,17 +17,7 @@ ROW, COLUMN = 8, 24  # pixels of a cell
 
 _MOVES = tuple(itertools.permutations(range(PEGS), 2))
 _BACKGROUND, _PEG = (250, 246, 236), (120, 100, 90)
-_COLOURS = (
-    (214, 60, 50),
-    (240, 150, 40),
-    (236, 210, 60),
-    (80, 170, 70),
-    (60, 180, 190),
-    (60, 90, 200),
-    (130, 70, 170),
-    (220, 110, 170),
-    (70, 60, 60),
-)
+_COLOURS = colours("d63c32 f09628 ecd23c 50aa46 3cb4be 3c5ac8 8246aa dc6eaa 463c3c")
 
 
 @dataclass(frozen=True)
@@ -47,7 +36,6 @@ class Hanoi(Puzzle):
     name = "hanoi"
     action_names = tuple(f"from-{one + 1}-to-{other + 1}" for one, other in _MOVES)
     small_levels = True
-    many_states = False
 
     def __post_init__(self) -> None:
         if not 2 <= self.discs <= MAX_DISCS:
@@ -88,20 +76,13 @@ class Hanoi(Puzzle):
     def state_name(self, state: tuple[int, ...]) -> str:
         return "pegs " + " ".join(str(peg + 1) for peg in state)
 
-    def draw(
-        self, labels: np.ndarray, generator: np.random.Generator | None = None, split: str = "train"
-    ) -> np.ndarray:
-        return tiles.mosaic(labels, _pictures(self.discs))
-
-
-@functools.cache
-def _pictures(discs: int) -> np.ndarray:
-    """uint8 (discs + 1, 3, 8, 24): a piece of a peg, and the discs as bars."""
-    pictures = np.empty((discs + 1, ROW, COLUMN, 3), np.uint8)
-    pictures[:] = _BACKGROUND
-    middle = COLUMN // 2
-    pictures[:, :, middle - 1 : middle + 1] = _PEG
-    for disc in range(1, discs + 1):
-        half = 2 + disc * (middle - 3) // discs
-        pictures[disc, 1:, middle - half : middle + half] = _COLOURS[disc - 1]
-    return pictures.transpose(0, 3, 1, 2)
+    @property
+    def pictures(self) -> np.ndarray:
+        """A piece of a peg, and the discs as bars."""
+        pictures = np.full((self.discs + 1, ROW, COLUMN, 3), _BACKGROUND, np.uint8)
+        middle = COLUMN // 2
+        pictures[:, :, middle - 1 : middle + 1] = _PEG
+        for disc in range(1, self.discs + 1):
+            half = 2 + disc * (middle - 3) // self.discs
+            pictures[disc, 1:, middle - half : middle + half] = _COLOURS[disc - 1]
+        return pictures.transpose(0, 3, 1, 2)

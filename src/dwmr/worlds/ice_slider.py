@@ -7,18 +7,42 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from dwmr.seeding import rng
 from dwmr.worlds import tiles
-from dwmr.worlds.actions import DOWN, LEFT, MOVES, RIGHT, UP, target
+from dwmr.worlds.actions import LEFT, MOVES, UP, neighbours
 from dwmr.worlds.grid_world import N_CELLS, SIZE, GridWorld, Level, Table, reachable
 from dwmr.worlds.tasks import Task
 
 ROCK, ICE, GOAL, AGENT = range(4)
 MAX_TRIES = 1_000_000
 
-_NEIGHBOURS = [[target(SIZE, SIZE, cell, action) for cell in range(N_CELLS)] for action in MOVES]
+# The mean colours of the pictures and the distances between them decide how hard the noisy world is. The palette was
+# fitted by least squares to those of the pictures the paper used.
+_PALETTE = {
+    ".": (123, 190, 221),  # ice
+    "+": (163, 194, 232),  # glint
+    "-": (126, 173, 206),  # scratch
+    "o": (88, 107, 123),  # boulder: rim, lit side, middle, shade
+    "h": (169, 182, 194),
+    "m": (134, 129, 139),
+    "s": (107, 97, 112),
+    "p": (224, 130, 214),  # goal and its rings
+    "r": (205, 140, 194),
+    "R": (202, 78, 78),  # hat and coat
+    "f": (254, 243, 205),  # face and hands
+    "k": (16, 36, 58),  # eyes and boots
+}
+
+_ART = """
+    ..oooo..  ......++  pppppppp  ..RRRR..
+    .ohhmmo.  .....++.  pprrrrpp  .RRRRRR.
+    ohhmmmmo  ....++..  prpppprp  ..ffff..
+    ohmmmmso  ........  prprrprp  ..fkfk..
+    ommmmsso  .++.....  prprrprp  .RRRRRR.
+    omsmmsso  ++......  prpppprp  fRRRRRRf
+    .ossssoo  +.......  pprrrrpp  ..RRRR..
+    ..ooooo.  ......--  pppppppp  ..kk.kk.
+"""
 
 
 def make_level(seed: int, min_solution: int = 1) -> Level:
@@ -60,42 +84,30 @@ class IceSlider(GridWorld):
     walk_stream = "dwmr.envs.ice_slider"
     sizes = {"train": 40_000, "val": 10_000, "test": 10_000}  # noqa: RUF012
     n_classes = 4
+    with_agent = (AGENT, AGENT, AGENT)
+    pictures = tiles.from_art(_ART, _PALETTE)
     task_kinds = ("min_solution_8", "min_solution_1")
 
     def level(self, seed: int) -> Level:
         return make_level(seed, self.min_solution)
 
-    def label_with_agent(self, label: int) -> int:
-        return AGENT
-
-    def tile_set(self) -> np.ndarray:
-        return tiles.ice_slider()
-
     def task(self, number: int, kind: str = "", seed: int = 0) -> Task:
         longer_than = int((kind or self.task_kinds[0]).removeprefix("min_solution_"))
         task = super(IceSlider, replace(self, min_solution=longer_than)).task(number, kind, seed)
-        return replace(
-            task,
-            name=f"level {number}, kind: more than {longer_than} actions",
-            generator=rng(seed, "planning", self.name, number, longer_than),
-        )
+        name = f"{task.name}, kind: more than {longer_than} actions"
+        return replace(task, name=name, generator=rng(seed, "planning", self.name, number, longer_than))
 
 
 def _slides(rocks: Sequence[bool]) -> Table:
     """Table of moves. A slide from a cell ends where the slide from the next free cell ends."""
-    ends = [list(range(N_CELLS)) for _ in MOVES]
-    for action, cells in (
-        (UP, range(N_CELLS)),
-        (RIGHT, range(N_CELLS - 1, -1, -1)),
-        (LEFT, range(N_CELLS)),
-        (DOWN, range(N_CELLS - 1, -1, -1)),
-    ):
-        end, neighbours = ends[action], _NEIGHBOURS[action]
-        for cell in cells:
-            neighbour = neighbours[cell]
+    steps = neighbours(SIZE, SIZE)
+    ends = [[cell] * len(MOVES) for cell in range(N_CELLS)]
+    for action in MOVES:
+        for cell in range(N_CELLS) if action in (UP, LEFT) else reversed(range(N_CELLS)):
+            neighbour = steps[cell][action]
             if not rocks[neighbour]:
-                end[cell] = end[neighbour]
-    return list(zip(*ends))
+                ends[cell][action] = ends[neighbour][action]
+    return ends
 
 
 def _has_trap(level: Level) -> bool:

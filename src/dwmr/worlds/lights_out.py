@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from dwmr.errors import unknown
 from dwmr.seeding import below
 from dwmr.worlds import tiles
-from dwmr.worlds.actions import MOVES, target
-from dwmr.worlds.digits import load_digits
+from dwmr.worlds.actions import neighbours
+from dwmr.worlds.digits import Digits, load_digits
 from dwmr.worlds.puzzle import Puzzle
-from dwmr.worlds.world import World
+from dwmr.worlds.world import DigitWorld
 
 SIDE = 14
-STYLES = ("plus", "digits")
 MAX_SIZE = 8
 
 _MAX_SMALL = 4
@@ -25,7 +22,7 @@ _TURN = 1.5  # radians at the centre of a twisted picture
 
 
 @dataclass(frozen=True)
-class LightsOut(Puzzle):
+class LightsOut(DigitWorld, Puzzle):
     """Switch off all lights. A state is the number whose bit ``row * size + col`` tells whether that cell is on.
 
     Labels: off 0, on 1. The action ``row * size + col`` presses that cell. All boards are boards that presses can
@@ -36,22 +33,20 @@ class LightsOut(Puzzle):
         style: ``plus`` draws a plus sign where a cell is on; ``digits`` draws a handwritten 1 there, else a 0,
             in fresh handwriting in every frame.
         twisted: twist the picture around its centre.
-        digits: source of the digits, as `dwmr.worlds.digits.load_digits` takes it.
     """
 
     size: int = 4
     style: str = "plus"
     twisted: bool = False
-    digits: str = "mnist"
 
     name = "lightsout"
+    styles = ("plus", "digits")
     n_classes = 2
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 2 <= self.size <= MAX_SIZE:
             raise ValueError(f"size must lie between 2 and {MAX_SIZE}, got {self.size}")
-        if self.style not in STYLES:
-            raise unknown("style", self.style, STYLES)
 
     @property
     def action_names(self) -> tuple[str, ...]:
@@ -89,48 +84,36 @@ class LightsOut(Puzzle):
     def state_name(self, state: int) -> str:
         return "/".join("".join(map(str, row)) for row in self.labels(state))
 
+    @property
+    def pictures(self) -> np.ndarray:
+        """Nothing, and a plus sign."""
+        pictures = np.zeros((2, 1, SIDE, SIDE), np.uint8)
+        pictures[1, 0, 6:8, 2:12] = pictures[1, 0, 2:12, 6:8] = 255
+        return pictures
+
     def draw(self, labels: np.ndarray, generator: np.random.Generator, split: str = "train") -> np.ndarray:
         if self.style == "plus":
-            images = tiles.mosaic(labels, _plus_signs())
+            images = super().draw(labels, generator, split)
         else:
-            pictures, counts = _zeros_and_ones(self.digits, split)
-            picks = below(generator, counts[labels], labels.shape)
-            images = tiles.mosaic(picks + labels * counts[0], pictures)
+            digits = load_digits(self.digits, split)
+            images = tiles.mosaic(digits.pick(labels, generator), _half_size(digits))
         if self.twisted:
             rows, cols = _twist(self.size * SIDE)
             images = images[:, :, rows, cols]
         return images
 
-    def with_digits(self, source: str) -> World:
-        return replace(self, digits=source)
-
-    def drawing(self, split: str) -> dict[str, Any]:
-        return {"digits": load_digits(self.digits, split).source} if self.style == "digits" else {}
-
 
 @functools.cache
 def _presses(size: int) -> list[int]:
     """The cells that each action switches, as sets of bits."""
-    return [
-        functools.reduce(int.__or__, (1 << target(size, size, cell, move) for move in MOVES), 1 << cell)
-        for cell in range(size**2)
-    ]
-
-
-@functools.cache
-def _plus_signs() -> np.ndarray:
-    """uint8 (2, 1, 14, 14): nothing, and a plus sign."""
-    pictures = np.zeros((2, 1, SIDE, SIDE), np.uint8)
-    pictures[1, 0, 6:8, 2:12] = pictures[1, 0, 2:12, 6:8] = 255
-    return pictures
+    return [sum(1 << switched for switched in {cell, *ends}) for cell, ends in enumerate(neighbours(size, size))]
 
 
 @functools.lru_cache(maxsize=4)
-def _zeros_and_ones(source: str, split: str) -> tuple[np.ndarray, np.ndarray]:
-    """Pictures of zeros, then of ones, uint8 (P, 1, 14, 14), at half their size; how many there are of each."""
-    zeros, ones = load_digits(source, split).by_label[:2]
-    pictures = np.concatenate([zeros, ones]).reshape(-1, 1, SIDE, 2, SIDE, 2)
-    return (pictures.astype(np.uint16).sum((3, 5)) // 4).astype(np.uint8), np.array([len(zeros), len(ones)])
+def _half_size(digits: Digits) -> np.ndarray:
+    """The pictures of zeros and ones, uint8 (P, 1, 14, 14), at half their size."""
+    pictures = digits.pictures[: 1 + digits.counts[:2].sum()].reshape(-1, 1, SIDE, 2, SIDE, 2)
+    return (pictures.astype(np.uint16).sum((3, 5)) // 4).astype(np.uint8)
 
 
 @functools.cache

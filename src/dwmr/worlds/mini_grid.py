@@ -10,16 +10,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dwmr.errors import InputError
-from dwmr.seeding import below, rng
-from dwmr.worlds import tiles
+from dwmr.seeding import below
 from dwmr.worlds.puzzle import StateWorld
-from dwmr.worlds.tasks import Task, shortest_solution
 
 FLOOR, WALL, GOAL, KEY, LOCKED, CLOSED, OPEN, AGENT = range(8)
 HEADINGS = 4  # right, down, left, up
 _UNDER_AGENT = (FLOOR, GOAL, OPEN)
-N_CLASSES = AGENT + HEADINGS * len(_UNDER_AGENT)
-
 DATA_LEVELS = 1500
 
 LEFT, RIGHT, FORWARD, PICK_UP, DROP, TOGGLE = range(6)
@@ -45,8 +41,7 @@ class MiniGrid(StateWorld):
 
     side: ClassVar[int]
     pixels: ClassVar[int]
-    n_classes = N_CLASSES
-    task_kinds = ("levels",)
+    n_classes = AGENT + HEADINGS * len(_UNDER_AGENT)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -78,21 +73,16 @@ class MiniGrid(StateWorld):
         grid.flat[state.agent] = AGENT + HEADINGS * under + state.heading
         return grid
 
-    def state_name(self, state: Rooms) -> str:
-        row, col = divmod(state.agent, self.side)
-        door = next((name for code, name in _DOORS.items() if code in state.cells), "")
-        key = f", door {door}, key {'there' if KEY in state.cells else 'taken'}" if door else ""
-        return f"row {row}, column {col}, facing {('right', 'down', 'left', 'up')[state.heading]}{key}"
-
-    def draw(
-        self, labels: np.ndarray, generator: np.random.Generator | None = None, split: str = "train"
-    ) -> np.ndarray:
-        return tiles.mosaic(labels, tile_set(self.pixels))
-
-    def task(self, number: int, kind: str = "", seed: int = 0) -> Task:
-        start = self.reset(number)
-        goal, optimal = shortest_solution(self, start)
-        return Task(f"level {number}", self, start, goal, optimal, rng(seed, "planning", self.name, number))
+    @functools.cached_property
+    def pictures(self) -> np.ndarray:
+        items, grid = _package("core.world_object"), _package("core.grid").Grid
+        door = functools.partial(items.Door, "yellow")
+        doors = [door(is_locked=True), door(), door(is_open=True)]
+        cells = [None, items.Wall(), items.Goal(), items.Key("yellow"), *doors]
+        shown: list[tuple[Any, int | None]] = [(cell, None) for cell in cells]
+        shown += [(cells[code], heading) for code in _UNDER_AGENT for heading in range(HEADINGS)]
+        drawn = [grid.render_tile(item, heading, tile_size=self.pixels) for item, heading in shown]
+        return np.stack(drawn).astype(np.uint8).transpose(0, 3, 1, 2)
 
 
 @dataclass(frozen=True)
@@ -145,9 +135,6 @@ class FourRooms(MiniGrid):
         return Rooms(cells, free[cell % len(free)], heading)
 
 
-_DOORS = {LOCKED: "locked", CLOSED: "closed", OPEN: "open"}
-
-
 @functools.lru_cache(maxsize=4096)
 def _level(name: str, seed: int) -> Rooms:
     env = _environment(name)
@@ -175,15 +162,3 @@ def _code(item: Any) -> int:
     if item.type == "door":
         return OPEN if item.is_open else LOCKED if item.is_locked else CLOSED
     return {"wall": WALL, "goal": GOAL, "key": KEY}[item.type]
-
-
-@functools.cache
-def tile_set(pixels: int) -> np.ndarray:
-    """uint8 (19, 3, pixels, pixels): the picture of each label."""
-    items, grid = _package("core.world_object"), _package("core.grid").Grid
-    doors = [items.Door("yellow", is_open=code == OPEN, is_locked=code == LOCKED) for code in (LOCKED, CLOSED, OPEN)]
-    cells = [None, items.Wall(), items.Goal(), items.Key("yellow"), *doors]
-    shown: list[tuple[Any, int | None]] = [(cell, None) for cell in cells]
-    shown += [(cells[code], heading) for code in _UNDER_AGENT for heading in range(HEADINGS)]
-    drawn = [grid.render_tile(item, heading, tile_size=pixels) for item, heading in shown]
-    return np.stack(drawn).astype(np.uint8).transpose(0, 3, 1, 2)

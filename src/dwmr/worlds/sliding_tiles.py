@@ -4,18 +4,19 @@ A board is an integer array (rows, cols); 0 is the blank, which the actions move
 """
 
 import functools
+from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from dwmr.errors import InputError
 from dwmr.seeding import below, rng, shuffled
-from dwmr.worlds.actions import MOVES, NAMES, target
+from dwmr.worlds.actions import MOVES, NAMES, neighbours
 from dwmr.worlds.digits import Digits, load_digits
+from dwmr.worlds.puzzle import odd
 from dwmr.worlds.tasks import Task, distance
-from dwmr.worlds.world import World
+from dwmr.worlds.world import DigitWorld
 
 TILE = 28
 GUTTER = 1
@@ -26,55 +27,30 @@ _FAIR_DRAW = 12  # divisible by 2, 3 and 4, the possible numbers of moves
 
 
 @dataclass(frozen=True)
-class SlidingTiles(World):
-    """Order the tiles. The labels are the board.
+class TileBoard(DigitWorld):
+    """A world of sliding tiles: order them, the blank first. A state is the board, and so are its labels."""
 
-    Args:
-        size: a number, or (rows, cols).
-        digits: source of the digits on the tiles, as `dwmr.worlds.digits.load_digits` takes it.
-    """
-
-    size: int | Sequence[int] = 3
-    digits: str = "mnist"
-
-    name = "8puzzle"
     action_names = NAMES
-    sizes = {"train": 30_000, "val": 6_000, "test": 6_000}  # noqa: RUF012
-    task_kinds = ("pairs",)
-    task_numbers = range(200)
-
-    def __post_init__(self) -> None:
-        goal_board(*self._shape)  # refuses impossible sizes
 
     @property
-    def _shape(self) -> tuple[int, int]:
-        shape = tuple(self.size) if isinstance(self.size, Sequence) else (self.size, self.size)
-        if len(shape) != 2:
-            raise ValueError(f"size must be a number or (rows, cols), got {self.size}")
-        return shape
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """(rows, cols) of the board."""
 
     @property
     def n_classes(self) -> int:
-        rows, cols = self._shape
-        return rows * cols
+        return goal_board(*self.shape).size
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        rows, cols = (GUTTER + cells * (TILE + GUTTER) for cells in self._shape)
+        rows, cols = (GUTTER + cells * (TILE + GUTTER) for cells in self.shape)
         return 1, rows, cols
-
-    def reset(self, seed: int) -> np.ndarray:
-        generator = rng(seed, "sliding tiles")
-        board = random_board(generator, *self._shape)
-        while self.solved(board):
-            board = random_board(generator, *self._shape)
-        return board
 
     def step(self, state: np.ndarray, action: int) -> np.ndarray:
         return step(state, action)
 
     def solved(self, state: np.ndarray) -> bool:
-        return np.array_equal(state, goal_board(*self._shape))
+        return np.array_equal(state, goal_board(*self.shape))
 
     def labels(self, state: np.ndarray) -> np.ndarray:
         return state.copy()
@@ -85,11 +61,39 @@ class SlidingTiles(World):
     def draw(self, labels: np.ndarray, generator: np.random.Generator, split: str = "train") -> np.ndarray:
         return draw(labels, load_digits(self.digits, split), generator)
 
-    def with_digits(self, source: str) -> World:
-        return replace(self, digits=source)
 
-    def drawing(self, split: str) -> dict[str, Any]:
-        return {"digits": load_digits(self.digits, split).source}
+@dataclass(frozen=True)
+class SlidingTiles(TileBoard):
+    """The puzzle in handwritten digits, drawn again in every frame.
+
+    Args:
+        size: a number, or (rows, cols).
+    """
+
+    size: int | Sequence[int] = 3
+
+    name = "8puzzle"
+    style = "digits"
+    sizes = {"train": 30_000, "val": 6_000, "test": 6_000}  # noqa: RUF012
+    task_kinds = ("pairs",)
+    task_numbers = range(200)
+
+    def __post_init__(self) -> None:
+        goal_board(*self.shape)  # refuses impossible sizes
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        shape = tuple(self.size) if isinstance(self.size, Sequence) else (self.size, self.size)
+        if len(shape) != 2:
+            raise ValueError(f"size must be a number or (rows, cols), got {self.size}")
+        return shape
+
+    def reset(self, seed: int) -> np.ndarray:
+        generator = rng(seed, "sliding tiles")
+        board = random_board(generator, *self.shape)
+        while self.solved(board):
+            board = random_board(generator, *self.shape)
+        return board
 
     def split_shape(self, split: str, count: int) -> tuple[int, int]:
         return 1, count
@@ -97,12 +101,12 @@ class SlidingTiles(World):
     def walk(self, seed: int, split: str, episodes: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
         """Random walks from random solvable boards, by moves that change the board."""
         generator = rng(seed, f"{self.name} walk", split)
-        walks = [random_walk(generator, random_board(generator, *self._shape), steps) for _ in range(episodes)]
+        walks = [random_walk(generator, random_board(generator, *self.shape), steps) for _ in range(episodes)]
         return np.stack([boards for boards, _ in walks]), np.stack([actions for _, actions in walks])
 
     def task(self, number: int, kind: str = "", seed: int = 0) -> Task:
         """Start and goal are drawn evenly among the pairs of different boards with a solution (3×3 only)."""
-        if self._shape != (3, 3):
+        if self.shape != (3, 3):
             raise InputError(f"sliding tiles have planning tasks of size 3×3 only, got {self.size}")
         start, goal = _pairs(seed, max(number + 1, self.task_numbers.stop))[number]
         generator = rng(seed, "planning", f"{self.name} digits", number)
@@ -121,7 +125,7 @@ def step(board: np.ndarray, action: int) -> np.ndarray:
     if action not in MOVES:
         raise ValueError(f"actions must lie between 0 and {len(MOVES) - 1}, got {action}")
     blank = int(board.argmin())
-    end = _blank_moves(*board.shape)[blank, action]
+    end = neighbours(*board.shape)[blank][action]
     after = board.copy()
     after.flat[blank] = board.flat[end]
     after.flat[end] = 0
@@ -134,13 +138,9 @@ def solvable(board: np.ndarray, goal: np.ndarray) -> bool:
     Every move swaps two cells and moves the blank by one, so the permutation between the boards and the
     blank's distance are both even or both odd. From 2×2 on, nothing else stands in the way.
     """
-    for name, given in (("board", board), ("goal", goal)):
-        if given.shape != goal.shape or not np.array_equal(np.sort(given, axis=None), np.arange(goal.size)):
-            raise ValueError(f"{name} must hold 0 to {goal.size - 1} once each, shape {goal.shape}; got {given}")
-    order = np.argsort(goal, axis=None)[board.reshape(-1)]
-    swaps = np.triu(order[:, None] > order).sum()
+    order = np.argsort(goal, axis=None)[board.ravel()]
     distance = np.abs(np.argwhere(board == 0) - np.argwhere(goal == 0)).sum()
-    return bool((swaps + distance) % 2 == 0)
+    return odd(order.tolist()) == bool(distance % 2)
 
 
 @functools.lru_cache(maxsize=4)
@@ -159,58 +159,49 @@ def _pairs(seed: int, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
 def random_board(generator: np.random.Generator, rows: int, cols: int) -> np.ndarray:
     """uint8 (rows, cols), uniform among the boards from which the goal can be reached."""
     goal = goal_board(rows, cols)
-    board = shuffled(generator, rows * cols).astype(np.uint8)
-    if not solvable(board.reshape(rows, cols), goal):
+    board = shuffled(generator, rows * cols).astype(np.uint8).reshape(rows, cols)
+    if not solvable(board, goal):
         # Swapping tiles 1 and 2 pairs each unsolvable board with a solvable one.
-        one, two = np.flatnonzero(board == 1), np.flatnonzero(board == 2)
+        one, two = board == 1, board == 2
         board[one], board[two] = 2, 1
-    return board.reshape(rows, cols)
+    return board
 
 
 def random_walk(generator: np.random.Generator, board: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Boards uint8 (steps + 1, rows, cols) and actions int64 (steps,) of a walk, uniform over valid moves."""
-    rows, cols = board.shape
-    choices = []
-    for cell, ends in enumerate(_blank_moves(rows, cols).tolist()):
-        ways = [(action, end) for action, end in enumerate(ends) if end != cell]
-        choices.append(ways * (_FAIR_DRAW // len(ways)))
+    ways = [
+        [(action, end) for action, end in enumerate(ends) if end != cell]
+        for cell, ends in enumerate(neighbours(*board.shape))
+    ]
     tiles = bytearray(board.astype(np.uint8).tobytes())
     blank = tiles.index(0)
     boards, actions = bytearray(tiles), []
     for draw in below(generator, _FAIR_DRAW, steps).tolist():
-        action, end = choices[blank][draw]
+        action, end = ways[blank][draw % len(ways[blank])]
         tiles[blank], tiles[end] = tiles[end], 0
         blank = end
         boards += tiles
         actions.append(action)
-    return np.frombuffer(boards, np.uint8).reshape(steps + 1, rows, cols), np.array(actions, np.int64)
+    return np.frombuffer(boards, np.uint8).reshape(steps + 1, *board.shape), np.array(actions, np.int64)
 
 
 def draw(boards: np.ndarray, digits: Digits, generator: np.random.Generator) -> np.ndarray:
     """Boards (N, rows, cols) as uint8 (N, 1, H, W), every tile of every frame in fresh handwriting."""
-    rows, cols = boards.shape[1:]
-    images = np.zeros((len(boards), *SlidingTiles((rows, cols)).image_shape), np.uint8)
-    places = 1 if rows * cols <= 10 else 2  # decimal places of the largest label
-    first = np.cumsum([1, *digits.counts[:-1]])
-    for start in range(0, len(boards), _CHUNK):
-        part = slice(start, start + _CHUNK)
-        figures = np.stack([boards[part] // 10**place % 10 for place in range(places)], axis=-1)
-        picks = first[figures] + below(generator, digits.counts[figures], figures.shape)
-        picks[boards[part] == 0] = 0  # the black picture
-        for row, col in np.ndindex(rows, cols):
-            tiles = digits.pictures[picks[:, row, col, 0]]
-            if (two := boards[part, row, col] >= 10).any():
-                tens = digits.pictures[picks[two, row, col, 1]]
-                tiles[two] = np.concatenate([_half(tens), _half(tiles[two])], axis=-1)
-            top, left = (GUTTER + index * (TILE + GUTTER) for index in (row, col))
-            images[part, 0, top : top + TILE, left : left + TILE] = tiles
+    count, rows, cols = boards.shape
+    side = TILE + GUTTER
+    images = np.zeros((count, 1, rows * side + GUTTER, cols * side + GUTTER), np.uint8)
+    powers = 10 ** np.arange(1 if rows * cols <= 10 else 2)
+    for start in range(0, count, _CHUNK):
+        board = boards[start : start + _CHUNK]
+        picks = digits.pick(board[..., None] // powers % 10, generator)
+        tiles = digits.pictures[picks[..., 0]]
+        two = board >= 10
+        if two.any():
+            tiles[two] = np.concatenate([_half(digits.pictures[picks[two, 1]]), _half(tiles[two])], axis=-1)
+        tiles[board == 0] = 0
+        framed = np.pad(tiles, ((0, 0), (0, 0), (0, 0), (GUTTER, 0), (GUTTER, 0))).swapaxes(2, 3)
+        images[start : start + _CHUNK, 0, :-GUTTER, :-GUTTER] = framed.reshape(-1, rows * side, cols * side)
     return images
-
-
-@functools.cache
-def _blank_moves(rows: int, cols: int) -> np.ndarray:
-    """int64 (cells, 4): where each move takes the blank."""
-    return np.array([[target(rows, cols, cell, action) for action in MOVES] for cell in range(rows * cols)])
 
 
 def _half(pictures: np.ndarray) -> np.ndarray:

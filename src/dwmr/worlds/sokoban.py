@@ -6,7 +6,6 @@ so pushing them back solves it.
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,12 +14,10 @@ import numpy as np
 from dwmr.seeding import below, rng, shuffled
 from dwmr.worlds import tiles
 from dwmr.worlds.actions import DIRECTIONS, MOVES, NAMES
-from dwmr.worlds.tasks import Task, shortest_solution
 from dwmr.worlds.world import World
 
 SIZE = 8
 WALL, FLOOR, GOAL, BOX, BOX_ON_GOAL, AGENT, AGENT_ON_GOAL = range(7)
-N_CLASSES = 7
 MAX_BOXES = 4
 
 _OFFSETS = [SIZE * down + right for down, right in DIRECTIONS]
@@ -67,8 +64,7 @@ class Sokoban(World):
     """Push every box onto a goal. A box moves if the cell behind it holds neither a wall nor another box.
 
     Labels: wall 0, floor 1, goal 2, box 3, box on a goal 4, agent 5, agent on a goal 6. All of the state is visible: a
-    goal can be seen under a box and under the agent. Splits hold out rooms. A task ends in the solved room that takes
-    fewest moves.
+    goal can be seen under a box and under the agent. Splits hold out rooms.
 
     Args:
         boxes: number of boxes and goals, 1 to 4.
@@ -78,9 +74,11 @@ class Sokoban(World):
 
     name = "sokoban"
     action_names = NAMES
-    n_classes = N_CLASSES
+    n_classes = 7
     image_shape = (3, SIZE * tiles.SIDE, SIZE * tiles.SIDE)
+    pictures = tiles.from_art(_ART, _PALETTE)
     task_kinds = ("rooms",)
+    level_name = "room"
 
     def __post_init__(self) -> None:
         if not 1 <= self.boxes <= MAX_BOXES:
@@ -110,26 +108,6 @@ class Sokoban(World):
         grid = FLOOR - walls + goals + 2 * boxes
         grid.flat[state.agent] += AGENT - FLOOR
         return grid
-
-    def state_name(self, state: Room) -> str:
-        boxes = ", ".join(str(divmod(cell, SIZE)) for cell in range(SIZE * SIZE) if state.boxes >> cell & 1)
-        return f"agent {divmod(state.agent, SIZE)}, boxes {boxes}"
-
-    def draw(
-        self, labels: np.ndarray, generator: np.random.Generator | None = None, split: str = "train"
-    ) -> np.ndarray:
-        return tiles.paint(labels, tile_set())
-
-    def task(self, number: int, kind: str = "", seed: int = 0) -> Task:
-        start = self.reset(number)
-        goal, optimal = shortest_solution(self, start)
-        return Task(f"room {number}", self, start, goal, optimal, rng(seed, "planning", self.name, number))
-
-
-@functools.cache
-def tile_set() -> np.ndarray:
-    """uint8 (7, 8, 8, 3): the picture of each label."""
-    return tiles.from_art(_ART, _PALETTE)
 
 
 def make_room(seed: int, boxes: int = 2) -> Room:

@@ -1,11 +1,11 @@
-"""Planning tasks, the rules over numbered states, and true graphs: what evaluations ask of a world."""
+"""Planning tasks, searches by the rules, and true graphs: what evaluations ask of a world."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import functools
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from dwmr.errors import InputError
 
 if TYPE_CHECKING:
     from dwmr.worlds.world import World
+
+State = TypeVar("State")
 
 
 class StateNumbers:
@@ -37,18 +39,14 @@ class StateNumbers:
         """Numbers (N,) to the next numbers (N, A)."""
         for number in numbers.tolist():
             if number not in self._ends:
-                state, actions = self.states[number], range(len(self.world.action_names))
-                self._ends[number] = [self.number(self.world.step(state, action)) for action in actions]
+                self._ends[number] = [self.number(after) for after in self.world.successors(self.states[number])]
         return np.array([self._ends[number] for number in numbers.tolist()], np.int64)
 
     def explore(self, start: Any) -> tuple[list[Any], np.ndarray]:
         """All states that can be reached from the start, the start first, and where each action leads (S, A)."""
         self.number(start)
-        done = 0
-        while done < len(self.states):
-            done, first = len(self.states), done
-            self.successors(np.arange(first, done))
-        return self.states, self.successors(np.arange(done))
+        ends = [self.successors(np.array([number])) for number, _ in enumerate(self.states)]  # the states grow
+        return self.states, np.concatenate(ends)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,12 +74,9 @@ class Task:
 
     def solved_by(self, actions: Sequence[int]) -> bool:
         """Whether the actions lead from the start to the goal."""
-        state = self.start
-        for action in actions:
-            state = self.world.step(state, action)
-        return self.reached(state)
+        return self.reached(functools.reduce(self.world.step, actions, self.start))
 
-    @cached_property
+    @functools.cached_property
     def rules(self) -> StateNumbers:
         return StateNumbers(self.world)
 
@@ -111,19 +106,21 @@ class StateGraph:
             raise InputError(f"{self.name}: the entries of the table must be states in [0, {count})")
 
 
-def shortest_solution(world: World, start: Any) -> tuple[Any, int]:
-    """The solved state that takes fewest moves from the start, and how many; of several always the same one."""
-    states, steps, seen = [start], [0], {world.key(start)}
-    for state, done in zip(states, steps):  # both grow
-        if world.solved(state):
-            return state, done
-        for action in range(len(world.action_names)):
-            after = world.step(state, action)
-            if (key := world.key(after)) not in seen:
-                seen.add(key)
-                states.append(after)
-                steps.append(done + 1)
-    raise ValueError("no moves solve the state")
+def breadth_first(
+    start: State, successors: Callable[[State], Iterable[State]], key: Callable[[State], Hashable] = lambda state: state
+) -> Iterator[tuple[State, tuple[int, ...]]]:
+    """Each state that can be reached, nearest first, and the actions of a shortest way to it.
+
+    First in, first out, actions in order: of several shortest ways always the same one.
+    """
+    queue: list[tuple[State, tuple[int, ...]]] = [(start, ())]
+    seen = {key(start)}
+    for state, way in queue:  # grows
+        yield state, way
+        for action, after in enumerate(successors(state)):
+            if (name := key(after)) not in seen:
+                seen.add(name)
+                queue.append((after, (*way, action)))
 
 
 def distance(world: World, start: Any, goal: Any) -> int:
@@ -134,13 +131,8 @@ def distance(world: World, start: Any, goal: Any) -> int:
         side = int(len(layers[0]) > len(layers[1]))
         if not layers[side]:
             raise ValueError("no moves lead from the start to the goal")
-        layer = []
-        for state in layers[side]:
-            for action in range(len(world.action_names)):
-                after = world.step(state, action)
-                if (key := world.key(after)) not in seen[side]:
-                    seen[side].add(key)
-                    layer.append(after)
-        layers[side] = layer
+        reached = {world.key(after): after for state in layers[side] for after in world.successors(state)}
+        layers[side] = [after for key, after in reached.items() if key not in seen[side]]
+        seen[side] |= reached.keys()
         moves += 1
     return moves

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dwmr.errors import InputError
+from dwmr.errors import InputError, unknown
 from dwmr.seeding import below, rng
+from dwmr.worlds import tiles
+from dwmr.worlds.digits import load_digits
 from dwmr.worlds.noise import add_noise
-from dwmr.worlds.tasks import StateGraph, StateNumbers, Task
+from dwmr.worlds.tasks import StateGraph, StateNumbers, Task, breadth_first
 
 EPISODE_STEPS, EPISODES_PER_LEVEL = 20, 2
 
@@ -32,6 +34,7 @@ class World(ABC):
     Attributes:
         noise: standard deviation of the pixel noise in every frame, on the [0, 1] scale.
         name: what the world is called, also in the names of random streams. Renaming it changes its data.
+        styles: what the option ``style`` may be.
         walk_stream: names the random stream of `walk`, by default ``name``. Changing it changes the data.
         action_names: one name per action.
         n_classes: labels are below this.
@@ -39,13 +42,15 @@ class World(ABC):
         sizes: transitions in each split.
         levels: seeds of the levels in each split.
         small_levels: whether the states of a level are few enough to list them all.
-        task_kinds: kinds of planning tasks, the main one first; none if the world has no tasks.
+        task_kinds: kinds of planning tasks, the main one first.
         task_numbers: numbers of the tasks of each kind.
+        level_name: what a level is called in the names of tasks.
     """
 
     noise: float = field(default=0.0, kw_only=True)
 
     name: ClassVar[str]
+    styles: ClassVar[tuple[str, ...]] = ()
     walk_stream: ClassVar[str] = ""
     sizes: ClassVar[Mapping[str, int]] = {"train": 20_000, "val": 5_000, "test": 5_000}
     levels: ClassVar[Mapping[str, range]] = {
@@ -53,8 +58,13 @@ class World(ABC):
         "val": range(1000, 1250),
         "test": range(1250, 1500),
     }
-    task_kinds: ClassVar[tuple[str, ...]] = ()
+    task_kinds: ClassVar[tuple[str, ...]] = ("levels",)
     task_numbers: ClassVar[range] = range(2000, 2100)
+    level_name: ClassVar[str] = "level"
+
+    def __post_init__(self) -> None:
+        if self.styles and self.style not in self.styles:
+            raise unknown("style", self.style, self.styles)
 
     # Rules
 
@@ -82,6 +92,10 @@ class World(ABC):
     def labels(self, state: Any) -> np.ndarray:
         """What is true of the state: uint8 (rows, cols), one label per cell."""
 
+    def successors(self, state: Any) -> list[Any]:
+        """The next state for each action."""
+        return [self.step(state, action) for action in range(len(self.action_names))]
+
     def key(self, state: Any) -> Any:
         """A hashable, sortable value that only equal states share. By default the state itself."""
         return state
@@ -93,16 +107,26 @@ class World(ABC):
     # Drawing
 
     @property
+    def style(self) -> str:
+        """How the world is drawn; an option where there are several `styles`."""
+        return ""
+
+    @property
     @abstractmethod
     def image_shape(self) -> tuple[int, int, int]: ...
 
-    @abstractmethod
+    @property
+    def pictures(self) -> np.ndarray:
+        """A picture for each label, uint8 (n_classes, C, h, w)."""
+        raise NotImplementedError
+
     def draw(self, labels: np.ndarray, generator: np.random.Generator, split: str = "train") -> np.ndarray:
-        """Frames without noise, uint8 (N, C, H, W), of labels (N, rows, cols).
+        """Frames without noise, uint8 (N, C, H, W), of labels (N, rows, cols). By default made of `pictures`.
 
         The generator chooses what varies between renderings of a state. ``split`` selects the pictures to draw with,
         where splits must not share any.
         """
+        return tiles.mosaic(labels, self.pictures)
 
     def render(self, state: Any, generator: np.random.Generator, split: str = "test") -> np.ndarray:
         """One frame of the state, uint8 (C, H, W), with noise."""
@@ -137,19 +161,24 @@ class World(ABC):
         generator = rng(seed, "level walk", self.walk_stream or self.name, split)
         actions = below(generator, len(self.action_names), (episodes, steps))
         walks = [
-            self._labels_along(starts[index // per_level], chosen) for index, chosen in enumerate(actions.tolist())
+            [self.labels(state) for state in accumulate(chosen, self.step, initial=starts[index // per_level])]
+            for index, chosen in enumerate(actions.tolist())
         ]
-        return np.stack(walks), actions
-
-    def _labels_along(self, start: Any, actions: Sequence[int]) -> np.ndarray:
-        """The labels of a state and of those after each action, uint8 (T + 1, rows, cols)."""
-        return np.stack([self.labels(state) for state in accumulate(actions, self.step, initial=start)])
+        return np.array(walks), actions
 
     # Planning
 
     def task(self, number: int, kind: str = "", seed: int = 0) -> Task:
-        """One planning task, by default of the main kind; ``seed`` decides how its frames are drawn."""
-        raise InputError(f"the world {self.name!r} has no planning tasks")
+        """One planning task, by default of the main kind; ``seed`` decides how its frames are drawn.
+
+        By default it leads from the start of the level to the solved state that takes fewest moves.
+        """
+        start = self.reset(number)
+        ways = breadth_first(start, self.successors, self.key)
+        solutions = ((state, len(way)) for state, way in ways if self.solved(state))
+        if (found := next(solutions, None)) is None:
+            raise InputError(f"{self.level_name} {number} of {self.name} cannot be solved")
+        return Task(f"{self.level_name} {number}", self, start, *found, rng(seed, "planning", self.name, number))
 
     def tasks(self, seed: int = 0, trials: int | None = None) -> dict[str, list[Task]]:
         """The planning tasks by kind, or the first ``trials`` of each kind."""
@@ -177,3 +206,20 @@ class World(ABC):
             images = add_noise(images, generator, self.noise)
         names = [self.state_name(states[number]) for number in order]
         return StateGraph(f"level {level}", images, names, place[table[order]])
+
+
+@dataclass(frozen=True)
+class DigitWorld(World):
+    """A world drawn in handwritten digits, at least in the style ``digits``.
+
+    Attributes:
+        digits: their source, as `dwmr.worlds.digits.load_digits` takes it.
+    """
+
+    digits: str = field(default="mnist", kw_only=True)
+
+    def with_digits(self, source: str) -> World:
+        return replace(self, digits=source)
+
+    def drawing(self, split: str) -> dict[str, Any]:
+        return {"digits": load_digits(self.digits, split).source} if self.style == "digits" else {}
