@@ -7,22 +7,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from dwmr.cli.common import (
-    TASK_HELP,
-    AsJson,
-    Device,
-    Overwrite,
-    RunData,
-    RunFolder,
-    Seed,
-    app,
-    example,
-    open_run,
-    print_json,
-    say,
-    task_number,
-    world_of,
-)
+from dwmr.cli import common
+from dwmr.cli.common import app, example, open_run, say
 from dwmr.data.image_files import read_image
 from dwmr.errors import InputError, unknown
 from dwmr.files import check_output
@@ -36,7 +22,7 @@ from dwmr.worlds.registry import action_names, find_world
 
 FILES = {"onnx": (ENCODER, PREDICTOR), "pddl": EXPORTED}
 CHECKED = 2000  # images on which an ONNX export is checked
-PROBLEM_HELP = f"For pddl: a task of the run's built-in world, to be written as the problem. {TASK_HELP}"
+PROBLEM_HELP = f"For pddl: a task of the run's built-in world, to be written as the problem. {common.TASK_HELP}"
 PDDL_NAME = re.compile("[a-z][a-z0-9-]*")
 
 
@@ -48,10 +34,10 @@ PDDL_NAME = re.compile("[a-z][a-z0-9-]*")
     )
 )
 def export(
-    run: RunFolder,
+    run: common.RunFolder,
     to: Annotated[str, typer.Option("--to", help="onnx: encoder and predictor as networks; pddl: rules.")],
     out: Annotated[Path, typer.Option(help="Folder to create.")],
-    data: RunData = None,
+    data: common.RunData = None,
     index: Annotated[int | None, typer.Option("--task", help=PROBLEM_HELP, min=0)] = None,
     start: Annotated[
         Path | None, typer.Option(help="For pddl: image of the problem's start, as PNG or .npy. Needs --goal.")
@@ -59,10 +45,10 @@ def export(
     goal: Annotated[
         Path | None, typer.Option(help="For pddl: image of the problem's goal, as PNG or .npy. Needs --start.")
     ] = None,
-    overwrite: Overwrite = False,
-    seed: Seed = 0,
-    device: Device = "auto",
-    as_json: AsJson = False,
+    overwrite: common.Overwrite = False,
+    seed: common.Seed = 0,
+    device: common.Device = "auto",
+    as_json: common.AsJson = False,
 ) -> None:
     """Export a model as ONNX networks, or as rules: a PDDL domain for classical planners, and a readable list.
 
@@ -83,7 +69,7 @@ def export(
         return
     if (start is None) != (goal is None) or (index is not None and start is not None):
         raise InputError("name a problem by --task, or by --start and --goal together")
-    number = None if index is None else task_number(world_of(run, read_info(run)), index)
+    number = None if index is None else common.task_number(common.world_of(run, read_info(run)), index)
     info, model, splits, train = open_run(run, data, "train", device)
     world, shown, images = info.config.benchmark, None, []
     if number is not None:
@@ -110,7 +96,7 @@ def export(
     files = export_pddl(symbols, model.encode, train, out, problem=problem, overwrite=overwrite)
     found = symbols.fidelity
     if as_json:
-        print_json({"out": str(out), "files": files, "problem": shown, "fidelity": found})
+        common.print_json({"out": str(out), "files": files, "problem": shown, "fidelity": found})
         return
     say(f"{out}: {', '.join(files)}")
     share = f"{found['states']:.2f}% of {found['pairs']:,} held-out (code, action) pairs"
@@ -126,6 +112,6 @@ def _onnx(run: Path, out: Path, data: Path | None, overwrite: bool, as_json: boo
     export_onnx(model, out, images, actions, overwrite=overwrite)
     if as_json:
         checked = {"images": len(images), "bits": model.bits}
-        print_json({"out": str(out), "files": [ENCODER, PREDICTOR], "checked": checked})
+        common.print_json({"out": str(out), "files": [ENCODER, PREDICTOR], "checked": checked})
         return
     say(f"{out}: {ENCODER} and {PREDICTOR}; they give the model's bits on {len(images):,} images and codes")

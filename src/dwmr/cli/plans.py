@@ -8,26 +8,8 @@ import numpy as np
 import torch
 import typer
 
-from dwmr.cli import tables
-from dwmr.cli.common import (
-    DATA_HELP,
-    TASK_HELP,
-    AsJson,
-    Device,
-    Overwrite,
-    RunData,
-    RunFolder,
-    Seed,
-    app,
-    example,
-    load_data,
-    open_model,
-    out,
-    print_json,
-    say,
-    task_number,
-    world_of,
-)
+from dwmr.cli import common, tables
+from dwmr.cli.common import app, example, flag, load_data, open_model, say
 from dwmr.data.image_files import read_image
 from dwmr.data.transitions import Splits
 from dwmr.errors import InputError, unknown
@@ -46,10 +28,8 @@ from dwmr.worlds.registry import WORLDS, action_names, tasks_of
 
 STARTS = 20_000  # training frames that imagined walks begin from
 
-PREPARING = "Only used by the first call, which prepares the run for planning. " + DATA_HELP.format("run")
-REQUIRED = " The first call requires it for runs trained with auto or a generic/ preset."
-Data = Annotated[Path | None, typer.Option(help=PREPARING + REQUIRED)]
-WorldData = Annotated[Path | None, typer.Option(help=PREPARING)]
+PREPARING = "Only used by the first call, which prepares the run for planning. " + common.RUN_DATA_HELP
+Data = Annotated[Path | None, typer.Option(help=PREPARING)]
 PLANNER_HELP = (
     "breadth_first finds a shortest plan. astar, for large worlds, visits fewer states, guided by an estimate of the "
     "remaining actions (see dwmr train-heuristic). batch_astar, for large worlds on a GPU, is astar with 10,000 states "
@@ -74,17 +54,17 @@ StripPath = Annotated[Path | None, typer.Option("--strip", help="Draw the plan a
     )
 )
 def plan(
-    run: RunFolder,
+    run: common.RunFolder,
     start: Annotated[Path, typer.Option(help="Image of the start, as PNG or .npy.")],
     goal: Annotated[Path, typer.Option(help="Image of the goal, as PNG or .npy.")],
     planner: OnePlanner = "breadth_first",
     seconds: Seconds = Limits.seconds,
     strip: StripPath = None,
-    overwrite: Overwrite = False,
+    overwrite: common.Overwrite = False,
     data: Data = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-    as_json: AsJson = False,
+    seed: common.Seed = 0,
+    device: common.Device = "auto",
+    as_json: common.AsJson = False,
 ) -> None:
     """Find a sequence of actions from one image to another, or show that none exists in the model.
 
@@ -102,8 +82,7 @@ def plan(
     info, model = open_model(run, device)
     first, last = (read_image(path, model.image_shape) for path in (start, goal))
     agent = _agent(run, info, model, data, seed)
-    target = agent.goal_of(last)
-    here, budget = agent.encode(first[None]), Budget(seconds=seconds)
+    target, here, budget = agent.goal_of(last), agent.encode(first[None]), Budget(seconds=seconds)
     found = search(agent.dynamics, here, target, agent.heuristic_for(target), budget)
     real: list[np.ndarray | None] = [first, *[None] * len(found.actions)]
     if found.solved and found.actions:
@@ -120,16 +99,16 @@ def plan(
     epilog=example("dwmr plan-level runs/ice", "dwmr plan-level runs/ice --task 3 --planner astar --strip acted.png"),
 )
 def plan_level(
-    run: RunFolder,
-    index: Annotated[int, typer.Option("--task", help=TASK_HELP, min=0)] = 0,
+    run: common.RunFolder,
+    index: Annotated[int, typer.Option("--task", help=common.TASK_HELP, min=0)] = 0,
     planner: OnePlanner = "breadth_first",
     seconds: Seconds = Limits.seconds,
     strip: StripPath = None,
-    overwrite: Overwrite = False,
-    data: WorldData = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-    as_json: AsJson = False,
+    overwrite: common.Overwrite = False,
+    data: Data = None,
+    seed: common.Seed = 0,
+    device: common.Device = "auto",
+    as_json: common.AsJson = False,
 ) -> None:
     """Solve one task of the built-in world that a model was trained on, by acting in it.
 
@@ -143,8 +122,8 @@ def plan_level(
     find_planner(planner)
     _check_strip(strip, overwrite, [run, data])
     info, model = open_model(run, device)
-    world = world_of(run, info)
-    number = task_number(world, index)
+    world = common.world_of(run, info)
+    number = common.task_number(world, index)
     agent = _agent(run, info, model, data, seed)
     task = world.with_digits(agent.about.get("digits", "mnist")).task(number, seed=seed)
     trial, episode = solve_task(task, agent, planner, Limits(seconds, 3 * seconds), seed)
@@ -165,7 +144,7 @@ def plan_level(
     ),
 )
 def plan_tasks(
-    run: RunFolder,
+    run: common.RunFolder,
     planner: Annotated[list[str] | None, typer.Option(help=ENTRIES_HELP)] = None,
     seconds: Seconds = Limits.seconds,
     trials: Annotated[
@@ -180,11 +159,11 @@ def plan_tasks(
     results: Annotated[
         Path | None, typer.Option("--out", help="JSON file to add the results to. It is created if missing.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help=REPLACE_HELP)] = False,
-    data: WorldData = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-    as_json: AsJson = False,
+    overwrite: Annotated[bool, flag("--overwrite", REPLACE_HELP)] = False,
+    data: Data = None,
+    seed: common.Seed = 0,
+    device: common.Device = "auto",
+    as_json: common.AsJson = False,
 ) -> None:
     """Measure planning: solve all tasks of the built-in world that a model was trained on, by acting in it.
 
@@ -192,11 +171,10 @@ def plan_tasks(
     planner or baseline are added to the file as soon as it has tried all tasks.
     """
     names = planner or list(ENTRIES)
-    for name in names:
-        if name not in ENTRIES:
-            raise unknown("planner", name, ENTRIES)
+    if strange := [name for name in names if name not in ENTRIES]:
+        raise unknown("planner", strange[0], ENTRIES)
     info, model = open_model(run, device)
-    world, benchmark, limits = world_of(run, info), info.config.benchmark, Limits(seconds, 3 * seconds)
+    world, benchmark, limits = common.world_of(run, info), info.config.benchmark, Limits(seconds, 3 * seconds)
     if results is not None:
         check_output(results, overwrite=True, inputs=[run, data], written=True)
         known = read_results(results).get(benchmark, {})
@@ -207,30 +185,32 @@ def plan_tasks(
                 "or replace them with --overwrite"
             )
     agent = _agent(run, info, model, data, seed)
-    made_with = {
-        "preset": info.config.name,
-        "checkpoint": checkpoint_digest(run),
-        "setting": asdict(limits) | {"seed": seed},
-        "radius": agent.radius,
-        "trials": trials,
-        "heuristic": agent.network is not None,
+    about = {
+        "machine": describe_machine(model.device),
+        "agent": agent.about,
+        "made_with": {
+            "preset": info.config.name,
+            "checkpoint": checkpoint_digest(run),
+            "setting": asdict(limits) | {"seed": seed},
+            "radius": agent.radius,
+            "trials": trials,
+            "heuristic": agent.network is not None,
+        },
+        "set": changes(info.config),
     }
-    about: dict[str, Any] = {"machine": describe_machine(model.device), "agent": agent.about, "made_with": made_with}
-    about["set"] = changes(info.config)
-    digits = agent.about.get("digits", "mnist")  # tasks in the handwriting of the data
     entries = {}
-    for name in names:
-        tasks = tasks_of(benchmark, seed=seed, trials=trials, digits=digits)  # new: they draw as they are used
+    for name in names:  # each with new tasks, which draw as they are used, in the handwriting of the data
+        tasks = tasks_of(benchmark, seed=seed, trials=trials, digits=agent.about.get("digits", "mnist"))
         entries[name] = evaluate_planner(tasks, agent, name, limits, seed=seed) | about
         if results is not None:
             together = read_results(results)
             together.setdefault(benchmark, {})[name] = entries[name]
             atomic_write_json(results, together)
     if as_json:
-        print_json({benchmark: entries})
+        common.print_json({benchmark: entries})
         return
     for table in tables.planning(entries, world.task_kinds):
-        out.print(table)
+        common.out.print(table)
     if results is not None:
         say(f"results: {results}")
 
@@ -240,16 +220,16 @@ def plan_tasks(
     epilog=example("dwmr train-heuristic runs/p", "dwmr train-heuristic runs/p --updates 2500 --batch 512"),
 )
 def train_heuristic(
-    run: RunFolder,
+    run: common.RunFolder,
     updates: Annotated[int, typer.Option(help="Number of minibatches to train on.", min=1)] = HeuristicTraining.updates,
     batch: Annotated[
         int, typer.Option(help="Number of start-goal pairs in each minibatch.", min=1)
     ] = HeuristicTraining.batch,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the heuristic that the run has.")] = False,
-    data: RunData = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-    as_json: AsJson = False,
+    overwrite: Annotated[bool, flag("--overwrite", "Replace the heuristic that the run has.")] = False,
+    data: common.RunData = None,
+    seed: common.Seed = 0,
+    device: common.Device = "auto",
+    as_json: common.AsJson = False,
 ) -> None:
     """Train a heuristic, a network that estimates how many actions lead from one code to another.
 
@@ -268,7 +248,7 @@ def train_heuristic(
     network, about = train(agent, starts, HeuristicTraining(updates=updates, batch=batch), seed=seed)
     path = prepared.save_part(run, prepared.HEURISTIC, network.state_dict(), about)
     if as_json:
-        print_json({"heuristic": str(path), **about})
+        common.print_json({"heuristic": str(path), **about})
         return
     say(f"{path}: {updates:,} updates, loss from {about['loss'][0]:.3f} to {about['loss'][-1]:.3f}")
 
@@ -313,7 +293,7 @@ def _report(
         save_strip(shown, prepared.load_painter(run, model), strip, f"imagined codes, drawn by {drawn_by}")
         figures |= {"strip": str(strip), "drawn_by": drawn_by}
     if as_json:
-        print_json(figures)
+        common.print_json(figures)
         return
     say(shown.title)
     say("actions: " + (" ".join(shown.actions) or "none"))

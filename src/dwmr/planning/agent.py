@@ -21,25 +21,16 @@ FRAMES = 20_000  # of each split, at most, to learn from
 
 @dataclass(frozen=True)
 class Agent:
-    """What planning and acting need.
+    """What planning and acting need."""
 
-    encode     uint8 images (N, C, H, W) to codes, int64 (N, W)
-    dynamics   where possible actions lead
-    radius     codes that differ in at most this many bits count as one state
-    flips      the most bits that one action flips
-    possible   which actions are possible in a code, as learned; None: all of them
-    network    a learned heuristic, or None
-    about      figures of the validation split
-    """
-
-    encode: Callable[[np.ndarray], Tensor]
-    dynamics: Dynamics
+    encode: Callable[[np.ndarray], Tensor]  # uint8 images (N, C, H, W) to codes, int64 (N, W)
+    dynamics: Dynamics  # where possible actions lead
     bits: int
-    radius: int = 0
-    flips: int = 1
-    possible: Applicability | None = None
-    network: HeuristicNetwork | None = None
-    about: dict[str, Any] = field(default_factory=dict)
+    radius: int = 0  # codes that differ in at most this many bits count as one state
+    flips: int = 1  # the most bits that one action flips
+    possible: Applicability | None = None  # which actions are possible in a code, as learned; None: all of them
+    network: HeuristicNetwork | None = None  # a learned heuristic
+    about: dict[str, Any] = field(default_factory=dict)  # figures of the validation split
 
     def goal_of(self, image: np.ndarray) -> CodeGoal:
         """The goal to reach what an image (C, H, W) shows."""
@@ -47,9 +38,7 @@ class Agent:
 
     def heuristic_for(self, goal: CodeGoal) -> Heuristic:
         """The learned heuristic if there is one, otherwise the Hamming distance."""
-        if self.network is not None:
-            return LearnedHeuristic(self.network, goal)
-        return HammingHeuristic(goal, self.flips)
+        return HammingHeuristic(goal, self.flips) if self.network is None else LearnedHeuristic(self.network, goal)
 
 
 def prepare_agent(
@@ -74,20 +63,22 @@ def prepare_agent(
         train, val = train[:cut], train[cut:]
     train, val = train[:FRAMES], val[:FRAMES]
     codes, val_codes = _bits(encode(train.obs)), _bits(encode(val.obs))
-    actions, val_actions = (
-        torch.from_numpy(np.array(part.actions, dtype=np.int64)).to(codes.device) for part in (train, val)
-    )
+    actions, val_actions = (torch.tensor(part.actions, dtype=torch.int64, device=codes.device) for part in (train, val))
     possible = fit_applicability(codes, actions, val_codes, val_actions, train.n_actions, seed)
     now, then = pack(val_codes), pack(_bits(encode(val.next_obs)))
     expected = pack(_bits(predict(val_codes, val_actions)))
     labels = val.flat_labels()
     changes = (now != expected).cpu().numpy() if labels is None else labels[0] != labels[1]
+    same = np.zeros(0, np.int64)  # distances between two codes of one state: where an action ends, and the next begins
+    if val.episode is not None:
+        first, second = (torch.from_numpy(index).to(now.device) for index in val.same_state_pairs())
+        same = hamming(then[first], now[second]).cpu().numpy()
     bits, predict_all = codes.shape[1], one_by_one(lambda before, taken: _bits(predict(before, taken)), train.n_actions)
     return Agent(
         encode=lambda images: pack(_bits(encode(images))),
         dynamics=PredictedDynamics(predict_all, bits, train.n_actions, possible),
         bits=bits,
-        radius=choose_radius(_same_state(now, then, val), hamming(now, then).cpu().numpy()[changes.any(1)]),
+        radius=choose_radius(same, hamming(now, then).cpu().numpy()[changes.any(1)]),
         flips=most_flips(hamming(now, expected).cpu().numpy()),
         possible=possible,
         about={
@@ -98,14 +89,10 @@ def prepare_agent(
 
 
 def choose_radius(same: np.ndarray, different: np.ndarray) -> int:
-    """The Hamming distance up to which two codes should count as one state.
+    """The Hamming distance up to which two codes should count as one state: the one with the fewest mistakes.
 
-    The radius with the fewest mistakes, the smallest if there are several: the share of pairs of one state that are
-    farther apart, plus the share of pairs of neighbouring states that are within it.
-
-    Args:
-        same: distances between codes of the same state.
-        different: distances between codes of neighbouring states.
+    Mistakes are the share of ``same``, distances between codes of one state, that are larger, plus the share of
+    ``different``, distances between codes of neighbouring states, that are not.
     """
     radii = np.arange(int(same.max(initial=0)) + 1)
     missed = (same[:, None] > radii).mean(0) if len(same) else np.zeros(len(radii))
@@ -113,16 +100,8 @@ def choose_radius(same: np.ndarray, different: np.ndarray) -> int:
     return int(radii[np.argmin(missed + confused)])
 
 
-def _same_state(now: Tensor, then: Tensor, data: Transitions) -> np.ndarray:
-    """Distances between two codes of one state: where a transition ends, and where the next one begins."""
-    if data.episode is None:
-        return np.zeros(0, np.int64)
-    first, second = (torch.from_numpy(index).to(now.device) for index in data.same_state_pairs())
-    return hamming(then[first], now[second]).cpu().numpy()
-
-
 def _bits(codes: Any) -> Tensor:
-    """Codes as any encoder may return them, as bool (N, K)."""
+    """Codes as any encoder may return them, as bool (N, K) on their device."""
     tensor = codes if isinstance(codes, Tensor) else torch.from_numpy(np.array(codes))
     if tensor.ndim != 2:
         raise InputError(f"codes must have the shape (N, K), got {tuple(tensor.shape)}")

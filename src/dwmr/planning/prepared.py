@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_safetensors
@@ -34,6 +34,7 @@ PREPARE_AGAIN = "remove RUN/planning, and the next plan prepares the run again"
 TRAIN_AGAIN = "train it again with: dwmr train-heuristic RUN --overwrite, or delete the file"
 
 log = logging.getLogger("dwmr")
+Network = TypeVar("Network", bound=nn.Module)
 
 
 def prepare_run(
@@ -46,15 +47,17 @@ def prepare_run(
     log.info("preparing %s for planning; this is done once", run)
     train = splits.train
     agent = prepare_agent(model.encode, model.predict, train, splits.val, seed=seed)
+    assert agent.possible is not None
     if train.about.get("digits") in SOURCES:
         agent.about["digits"] = train.about["digits"]
     if train.action_names is not None:
         agent.about["action_names"] = list(train.action_names)
     if model.decoder is None:
         save_part(run, PAINTER, fit_decoder(model, decoder, train, seed), {"decoder": decoder, "seed": seed})
-    if agent.possible is not None:  # written last: a run folder with this file is wholly prepared
-        learned = {"threshold": agent.possible.threshold, "radius": agent.radius, "flips": agent.flips}
-        save_part(run, AGENT, agent.possible.network.state_dict(), {**learned, "about": agent.about, "seed": seed})
+    # Written last: a run folder with this file is wholly prepared.
+    learned = {name: getattr(agent, name) for name in ("radius", "flips", "about")}
+    info = {"threshold": agent.possible.threshold, **learned, "seed": seed}
+    save_part(run, AGENT, agent.possible.network.state_dict(), info)
     return replace(agent, dynamics=model_dynamics(model, agent.possible))
 
 
@@ -64,18 +67,11 @@ def load_agent(run: str | Path, model: WorldModel) -> Agent | None:
     if part is None:
         return None
     tensors, info = part
-    network = likelihood_network(model.bits, model.n_actions)
-    _load(network, tensors, model)
+    network = _load(likelihood_network(model.bits, model.n_actions), tensors, model)
     possible = Applicability(network, info["threshold"])
-    return Agent(
-        encode=lambda images: pack(model.encode(images)),
-        dynamics=model_dynamics(model, possible),
-        bits=model.bits,
-        radius=info["radius"],
-        flips=info["flips"],
-        possible=possible,
-        about=info["about"],
-    )
+    learned = {name: info[name] for name in ("radius", "flips", "about")}
+    dynamics = model_dynamics(model, possible)
+    return Agent(lambda images: pack(model.encode(images)), dynamics, model.bits, possible=possible, **learned)
 
 
 def load_painter(run: str | Path, model: WorldModel) -> WorldModel:
@@ -86,9 +82,8 @@ def load_painter(run: str | Path, model: WorldModel) -> WorldModel:
     if part is None:
         raise InputError(f"{Path(run) / PAINTER} is missing; {PREPARE_AGAIN}")
     tensors, info = part
-    mean, std, decoder = tensors.pop("mean"), tensors.pop("std"), decoder_network(model, info["decoder"])
-    _load(decoder, tensors, model)
-    return with_decoder(model, decoder, mean, std)
+    mean, std = tensors.pop("mean"), tensors.pop("std")
+    return with_decoder(model, _load(decoder_network(model, info["decoder"]), tensors, model), mean, std)
 
 
 def load_heuristic(run: str | Path, model: WorldModel) -> HeuristicNetwork | None:
@@ -97,16 +92,13 @@ def load_heuristic(run: str | Path, model: WorldModel) -> HeuristicNetwork | Non
     if part is None:
         return None
     tensors, info = part
-    network = HeuristicNetwork(model.bits, info["width"])
-    _load(network, tensors, model)
-    return network
+    return _load(HeuristicNetwork(model.bits, info["width"]), tensors, model)
 
 
 def save_part(run: str | Path, name: str, tensors: Mapping[str, Tensor], info: Mapping[str, Any]) -> Path:
     """Write a part into the run folder, whole or not at all."""
     on_cpu = {key: value.detach().to("cpu", copy=True).contiguous() for key, value in tensors.items()}
-    described = json.dumps({**info, "checkpoint": checkpoint_digest(run)})
-    path = Path(run) / name
+    path, described = Path(run) / name, json.dumps({**info, "checkpoint": checkpoint_digest(run)})
     atomic_write_bytes(path, to_safetensors(on_cpu, {"info": described}))
     return path
 
@@ -132,7 +124,7 @@ def load_part(run: str | Path, name: str, remedy: str) -> tuple[dict[str, Tensor
     return tensors, info
 
 
-def _load(network: nn.Module, tensors: dict[str, Tensor], model: WorldModel) -> None:
+def _load(network: Network, tensors: dict[str, Tensor], model: WorldModel) -> Network:
     """Put weights into a network that is only used, never trained."""
     network.load_state_dict(tensors)
-    network.to(model.device).eval().requires_grad_(False)
+    return network.to(model.device).eval().requires_grad_(False)
