@@ -1,4 +1,3 @@
-import dataclasses
 import json
 
 import pytest
@@ -11,7 +10,6 @@ from dwmr.planning.acting import Limits
 from dwmr.planning.benchmark import (
     ENTRIES,
     TaskWorld,
-    Trial,
     TrueWorld,
     evaluate_planner,
     read_results,
@@ -22,15 +20,17 @@ from dwmr.planning.benchmark import (
 from dwmr.worlds.registry import tasks_of
 from tests.planning.graphs import true_code
 
-TRIAL = Trial("a", "done", True, True, True, False, 4, 4, 0, 0, 10, 40, 0.5)
+TRIAL = {"ending": "done", "solved": True, "plan_found": True, "plan_right": True, "exhausted": False}
+TRIAL |= {"optimal": 4, "actions": 4, "replans": 0, "random_actions": 0, "expanded": 10, "generated": 40}
+TRIAL |= {"seconds": 0.5}
 
 
 def test_the_figures_of_four_trials():
     trials = [
         TRIAL,
-        dataclasses.replace(TRIAL, actions=6, replans=2, seconds=1.5, plan_right=False),
-        dataclasses.replace(TRIAL, solved=False, plan_right=False),
-        dataclasses.replace(TRIAL, ending="no plan", solved=False, plan_found=False, plan_right=False, exhausted=True),
+        TRIAL | {"actions": 6, "replans": 2, "seconds": 1.5, "plan_right": False},
+        TRIAL | {"solved": False, "plan_right": False},
+        TRIAL | {"ending": "no plan", "solved": False, "plan_found": False, "plan_right": False, "exhausted": True},
     ]
     figures = summarize(trials)
     assert (figures["solved"], figures["of"]) == (2, 4)

@@ -127,10 +127,11 @@ def plan_level(
     agent = _agent(run, info, model, data, seed)
     task = world.with_digits(agent.about.get("digits", "mnist")).task(number, seed=seed)
     trial, episode = solve_task(task, agent, planner, Limits(seconds, 3 * seconds), seed)
-    reached = "goal reached" if trial.solved else f"goal not reached ({trial.ending})"
-    title = f"task {index} ({task.name}): {planner}, {reached} after {trial.actions} actions (shortest: {task.optimal})"
+    reached = "goal reached" if trial["solved"] else f"goal not reached ({trial['ending']})"
+    lengths = f"{len(episode.actions)} actions (shortest: {task.optimal})"
+    title = f"task {index} ({task.name}): {planner}, {reached} after {lengths}"
     reason = next((plan.reason for plan in episode.plans if plan.reason and not plan.solved), "")
-    figures = asdict(trial) | {"actions": episode.actions, "reason": reason}
+    figures = trial | {"actions": episode.actions, "reason": reason}
     shown = Strip(title, _names(info, agent, episode.actions), episode.frames, torch.cat(episode.expected))
     _report(run, model, shown, figures, strip, as_json)
 

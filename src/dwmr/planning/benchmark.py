@@ -66,25 +66,6 @@ def true_agent(task: Task) -> Agent:
     return Agent(torch.from_numpy, TrueDynamics(task.rules, len(task.world.action_names)), bits=64)
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One task. Counts are sums over all its plans."""
-
-    task: str
-    ending: str
-    solved: bool  # the agent believes that it reached the goal, and it did
-    plan_found: bool  # the first plan reaches the goal in the model
-    plan_right: bool  # and in the world, if it is followed without observing
-    exhausted: bool  # the first search proved that there is no plan in the model
-    optimal: int
-    actions: int
-    replans: int
-    random_actions: int
-    expanded: int
-    generated: int
-    seconds: float
-
-
 def evaluate_planner(
     kinds: dict[str, list[Task]], agent: Agent, name: str, limits: Limits = Limits(), *, seed: int = 0
 ) -> dict[str, Any]:
@@ -94,11 +75,11 @@ def evaluate_planner(
     """
     entry: dict[str, Any] = {}
     for kind, tasks in kinds.items():
-        trials: list[Trial] = []
+        trials: list[dict[str, Any]] = []
         with bar(name, len(tasks)) as shown:
             for number, task in enumerate(tasks):
                 trials.append(solve_task(task, agent, name, limits, seed, number)[0])
-                shown.describe(f"{sum(trial.solved for trial in trials)} solved")
+                shown.describe(f"{sum(trial['solved'] for trial in trials)} solved")
                 shown.advance()
         entry |= {kind: summarize(trials)} if entry else {"tasks": kind, **summarize(trials)}
     return entry
@@ -106,8 +87,11 @@ def evaluate_planner(
 
 def solve_task(
     task: Task, agent: Agent, name: str, limits: Limits, seed: int = 0, number: int = 0
-) -> tuple[Trial, Episode]:
-    """Act in the world of a task, with the planner or control of that name; ``number`` varies the random actions."""
+) -> tuple[dict[str, Any], Episode]:
+    """Act in the world of a task, with the planner or control of that name; ``number`` varies the random actions.
+
+    Returns the figures of the trial, with counts summed over all its plans, and what was done.
+    """
     generator = rng(seed, "acting", name, number)
     world, controls = TaskWorld(task), {"greedy_step": one_step(), "random": one_step(generator)}
     if name == "simulator":
@@ -115,46 +99,46 @@ def solve_task(
     planner, goal = controls.get(name) or find_planner(name), agent.goal_of(world.paint(task.goal))
     episode = act(world, agent, goal, planner, agent.heuristic_for(goal), limits, generator=generator)
     first = episode.plans[0] if episode.plans else Plan(OUT_OF_BUDGET, [], torch.empty(0))
-    trial = Trial(
-        task=task.name,
-        ending=episode.ending,
-        solved=episode.ending == DONE and task.reached(world.state),
-        plan_found=first.solved,
-        plan_right=first.solved and task.solved_by(first.actions),
-        exhausted=first.outcome == EXHAUSTED,
-        optimal=task.optimal,
-        actions=len(episode.actions),
-        replans=episode.replans,
-        random_actions=episode.random_actions,
-        expanded=sum(plan.expanded for plan in episode.plans),
-        generated=sum(plan.generated for plan in episode.plans),
-        seconds=episode.seconds,
-    )
+    trial = {
+        "task": task.name,
+        "ending": episode.ending,
+        "solved": episode.ending == DONE and task.reached(world.state),  # the agent believes so, and is right
+        "plan_found": first.solved,  # the first plan reaches the goal in the model
+        "plan_right": first.solved and task.solved_by(first.actions),  # and in the world, followed without observing
+        "exhausted": first.outcome == EXHAUSTED,  # the first search proved that there is no plan in the model
+        "optimal": task.optimal,
+        "actions": len(episode.actions),
+        "replans": episode.replans,
+        "random_actions": episode.random_actions,
+        "expanded": sum(plan.expanded for plan in episode.plans),
+        "generated": sum(plan.generated for plan in episode.plans),
+        "seconds": episode.seconds,
+    }
     return trial, episode
 
 
-def summarize(trials: Sequence[Trial]) -> dict[str, Any]:
+def summarize(trials: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The figures of a results entry. Lengths are those of solved tasks, seconds those of all searches of a task."""
-    ratios = [trial.actions / trial.optimal for trial in trials if trial.solved]
-    seconds = [trial.seconds for trial in trials]
-    searching = sum(seconds)
+    every = {name: [trial[name] for trial in trials] for name in trials[0]}
+    ratios = [trial["actions"] / trial["optimal"] for trial in trials if trial["solved"]]
+    searching = sum(every["seconds"])
     return {
         "solved": len(ratios),
         "of": len(trials),
         "interval": wilson(len(ratios), len(trials)),
-        "claimed_wrongly": sum(trial.ending == DONE and not trial.solved for trial in trials),
-        "plan_found": sum(trial.plan_found for trial in trials),
-        "plan_found_but_wrong": sum(trial.plan_found and not trial.plan_right for trial in trials),
-        "exhausted": sum(trial.exhausted for trial in trials),
+        "claimed_wrongly": every["ending"].count(DONE) - len(ratios),
+        "plan_found": sum(every["plan_found"]),
+        "plan_found_but_wrong": sum(every["plan_found"]) - sum(every["plan_right"]),
+        "exhausted": sum(every["exhausted"]),
         "length_over_optimal": statistics.fmean(ratios) if ratios else None,
         "share_optimal": 100 * statistics.fmean(ratio == 1 for ratio in ratios) if ratios else None,
-        "replans_mean": statistics.fmean(trial.replans for trial in trials),
-        "surprises_mean": statistics.fmean(trial.random_actions for trial in trials),
-        "expanded_mean": statistics.fmean(trial.expanded for trial in trials),
-        "generated_mean": statistics.fmean(trial.generated for trial in trials),
-        "generated_per_second": sum(trial.generated for trial in trials) / searching if searching else None,
-        "seconds_median": statistics.median(seconds),
-        "seconds_95": float(np.percentile(seconds, 95)),
+        "replans_mean": statistics.fmean(every["replans"]),
+        "surprises_mean": statistics.fmean(every["random_actions"]),
+        "expanded_mean": statistics.fmean(every["expanded"]),
+        "generated_mean": statistics.fmean(every["generated"]),
+        "generated_per_second": sum(every["generated"]) / searching if searching else None,
+        "seconds_median": statistics.median(every["seconds"]),
+        "seconds_95": float(np.percentile(every["seconds"], 95)),
     }
 
 
