@@ -185,8 +185,8 @@ def test_an_existing_folder_is_left_alone(tiny, tmp_path):
         ({"config": TINY.replace(lr=0.1)}, "was trained with lr 0.001 instead of 0.1"),
         ({"config": TINY.replace(batch_size=32)}, "was trained with batch_size .* instead of 32"),
         ({"config": TINY.replace(scheme="soft")}, "was trained with scheme two_step instead of soft"),
-        ({"encoder": OwnEncoder()}, "not with your own encoder"),
-        ({"objective": OBJECTIVES["dwmr"]}, "not with your own objective"),
+        ({"encoder": OwnEncoder()}, "parts of your own: none; now given: encoder"),
+        ({"objective": OBJECTIVES["dwmr"]}, "parts of your own: none; now given: objective"),
     ],
 )
 def test_resume_refuses_another_run(tiny, tmp_path, change, message):

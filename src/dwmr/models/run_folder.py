@@ -8,7 +8,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
 
 from dwmr.config import Config
-from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError
 from dwmr.files import append_line, atomic_folder, atomic_write_bytes, atomic_write_json, atomic_write_text
 from dwmr.version import __version__
@@ -29,6 +28,7 @@ VERSION = 1
 RUN = "run.json"
 CHECKPOINT = "checkpoint.safetensors"
 METRICS = "metrics.jsonl"
+VERSIONS = {"dwmr": __version__, "torch": torch.__version__, "numpy": np.__version__}
 
 Tensors = Mapping[str, Tensor]
 
@@ -44,19 +44,8 @@ class RunInfo:
     decoder: bool
     own_parts: tuple[str, ...]  # "encoder", "predictor", "decoder", "objective": made by the user
     data: str  # fingerprint of the training data
-    versions: Mapping[str, str]
+    versions: Mapping[str, str] = field(default_factory=lambda: dict(VERSIONS))
     verdict: Mapping[str, Any] | None = None  # on the finished model, see `dwmr.models.verdict`
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"format": FORMAT, "version": VERSION, **dataclasses.asdict(self)}
-
-
-def info_of(
-    config: Config, seed: int, train: Transitions, *, decoder: bool, own_parts: tuple[str, ...] = (), data: str
-) -> RunInfo:
-    """What is said of a run on these transitions, whose fingerprint is ``data``."""
-    versions = {"dwmr": __version__, "torch": torch.__version__, "numpy": np.__version__}
-    return RunInfo(config, seed, train.image_shape, train.n_actions, decoder, own_parts, data, versions)
 
 
 def read_info(folder: str | Path) -> RunInfo:
@@ -95,7 +84,7 @@ def checkpoint_digest(folder: str | Path) -> str:
 def create_run(folder: Path, info: RunInfo, tensors: Tensors) -> None:
     """A new run folder with the state before the first epoch."""
     with atomic_folder(folder) as fresh:
-        atomic_write_json(fresh / RUN, info.to_dict())
+        write_info(fresh, info)
         atomic_write_text(fresh / METRICS, "")
         _write_tensors(fresh, tensors, 0)
 
@@ -106,7 +95,7 @@ def read_run(folder: Path, info: RunInfo) -> tuple[dict[str, Tensor], int, list[
     Raises:
         InputError: the folder holds another run, or one that cannot be trained further.
     """
-    require_same(read_info(folder), info, folder)
+    _require_same(read_info(folder), info, folder)
     tensors, done = read_tensors(folder)
     if not part(tensors, "target."):
         raise InputError(f"{folder} holds a finished model only; it cannot be trained further")
@@ -119,11 +108,11 @@ def read_run(folder: Path, info: RunInfo) -> tuple[dict[str, Tensor], int, list[
 def reopen_run(folder: Path, info: RunInfo, metrics: Sequence[Mapping[str, Any]]) -> None:
     """Make an existing run folder ready for more epochs, after those in ``metrics``."""
     atomic_write_text(folder / METRICS, "".join(json.dumps(record) + "\n" for record in metrics))
-    atomic_write_json(folder / RUN, info.to_dict())
+    write_info(folder, info)
 
 
-def save_verdict(folder: Path, verdict: Mapping[str, Any]) -> None:
-    atomic_write_json(folder / RUN, dataclasses.replace(read_info(folder), verdict=verdict).to_dict())
+def write_info(folder: Path, info: RunInfo) -> None:
+    atomic_write_json(folder / RUN, {"format": FORMAT, "version": VERSION, **dataclasses.asdict(info)})
 
 
 def save_epoch(folder: Path, tensors: Tensors, record: Mapping[str, Any]) -> None:
@@ -180,21 +169,17 @@ def load_weights(module: nn.Module, tensors: Tensors, prefix: str, source: str |
         raise InputError(f"the weights in {source} do not fit these networks: {detail}") from error
 
 
-def require_same(stored: RunInfo, asked: RunInfo, folder: Path) -> None:
+def _require_same(stored: RunInfo, asked: RunInfo, folder: Path) -> None:
     """A run may be resumed for more epochs, but not with other data, another seed or another configuration."""
     if stored.data != asked.data:
         raise InputError(f"{folder} was trained on other data")
     if stored.seed != asked.seed:
         raise InputError(f"{folder} was trained with seed {stored.seed}, not {asked.seed}")
     if stored.own_parts != asked.own_parts:
-        raise InputError(f"{folder} was trained with {_own(stored)}, not with {_own(asked)}")
-    old, new = stored.config.flat(), asked.config.flat()
-    differing = [
-        f"{name} {old[name]} instead of {new[name]}" for name in old if name != "epochs" and old[name] != new[name]
-    ]
-    if differing:
-        raise InputError(f"{folder} was trained with {', '.join(differing)}")
-
-
-def _own(info: RunInfo) -> str:
-    return f"your own {', '.join(info.own_parts)}" if info.own_parts else "no networks or objective of your own"
+        old, new = (", ".join(info.own_parts) or "none" for info in (stored, asked))
+        raise InputError(f"{folder} was trained with parts of your own: {old}; now given: {new}")
+    old_values, new_values = stored.config.flat(), asked.config.flat()
+    changed = [name for name in old_values if name != "epochs" and old_values[name] != new_values[name]]
+    if changed:
+        differing = ", ".join(f"{name} {old_values[name]} instead of {new_values[name]}" for name in changed)
+        raise InputError(f"{folder} was trained with {differing}")

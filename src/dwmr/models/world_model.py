@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +29,11 @@ Array = np.ndarray | Tensor
 
 NUMBERS_AT_ONCE = 2**25  # pixels that are encoded at once on a GPU
 
+_NETWORKS: dict[str, Mapping[str, Callable[..., nn.Module]]] = {
+    "encoder": ENCODERS,
+    "predictor": PREDICTORS,
+    "decoder": DECODERS,
+}
 _ROLES = {  # what each network takes and returns
     "encoder": ("images (N, C, H, W)", "logits of shape (N, K)"),
     "predictor": ("codes (N, K) and one-hot actions (N, A)", "logits of shape (N, K)"),
@@ -99,67 +103,51 @@ class WorldModel(nn.Module):
     def one_hot(self, actions: Tensor) -> Tensor:
         return F.one_hot(actions.long(), self.n_actions).to(self.mean.dtype)
 
-    @torch.no_grad()
     def encode(self, images: Array, batch: int | None = None) -> Tensor:
         """uint8 images (N, C, H, W) to bool (N, K)."""
         self._check_images(images)
-        if batch is None:
-            on_gpu = self.device.type == "cuda"
-            batch = max(1, NUMBERS_AT_ONCE // math.prod(self.image_shape)) if on_gpu else 1024
-        with self._evaluating():
-            return self._chunked(lambda x: _as_bits(self.encoder(self.normalize(x))), batch, images)
+        on_gpu = self.device.type == "cuda"
+        batch = batch or (max(1, NUMBERS_AT_ONCE // math.prod(self.image_shape)) if on_gpu else 1024)
+        return self._in_parts(lambda x: _as_bits(self.encoder(self.normalize(x))), batch, images)
 
-    @torch.no_grad()
     def predict(self, bits: Array, actions: Array, batch: int = 4096) -> Tensor:
         """bool (N, K) and actions (N,) to the next bool (N, K)."""
-        bits, actions = self._check_codes(bits, actions, action_axes=1)
-        with self._evaluating():
-            return self._chunked(self._next_bits, batch, bits, actions)
+        return self._in_parts(self._next_bits, batch, *self._check_codes(bits, actions, action_axes=1))
 
-    @torch.no_grad()
     def imagine(self, bits: Array, actions: Array, batch: int = 4096) -> Tensor:
         """bool (N, K) and actions (N, T) to the imagined bool (N, T, K), each step from the last one's bits."""
-        bits, actions = self._check_codes(bits, actions, action_axes=2)
-        with self._evaluating():
-            return self._chunked(self._roll, batch, bits, actions)
+        return self._in_parts(self._roll, batch, *self._check_codes(bits, actions, action_axes=2))
 
-    @torch.no_grad()
     def decode(self, bits: Array, batch: int = 1024) -> Tensor:
         """bool (N, K) to uint8 images (N, C, H, W); only for models trained with a decoder."""
-        if self.decoder is None:
-            raise InputError("this world model has no decoder")
         decoder = self.decoder
+        if decoder is None:
+            raise InputError("this world model has no decoder")
 
-        def paint(codes: Tensor) -> Tensor:
+        def draw(codes: Tensor) -> Tensor:
             pixels = decoder(codes.to(self.mean.dtype)) * self.std[:, None, None] + self.mean[:, None, None]
             return (pixels.clamp(0, 1) * 255).round().to(torch.uint8)
 
-        with self._evaluating():
-            return self._chunked(paint, batch, self._check_bits(bits))
+        return self._in_parts(draw, batch, self._check_bits(bits))
 
     def _next_bits(self, bits: Tensor, actions: Tensor) -> Tensor:
         return _as_bits(self.predictor(bits.to(self.mean.dtype), self.one_hot(actions)))
 
     def _roll(self, bits: Tensor, actions: Tensor) -> Tensor:
-        path = []
+        path = [bits]
         for action in actions.unbind(1):
-            bits = self._next_bits(bits, action)
-            path.append(bits)
-        return torch.stack(path, dim=1)
+            path.append(self._next_bits(path[-1], action))
+        return torch.stack(path[1:], dim=1)
 
-    def _chunked(self, function: Callable[..., Tensor], batch: int, *arrays: Array) -> Tensor:
-        chunks = []
-        for start in range(0, len(arrays[0]), batch):
-            parts = [_as_tensor(array[start : start + batch]).to(self.device) for array in arrays]
-            chunks.append(function(*parts))
-        return torch.cat(chunks)
-
-    @contextmanager
-    def _evaluating(self) -> Iterator[None]:
+    @torch.no_grad()
+    def _in_parts(self, function: Callable[..., Tensor], batch: int, *arrays: Array) -> Tensor:
+        """A function of these arrays, part by part, in evaluation mode and without gradients."""
         was_training = self.training
         self.eval()
         try:
-            yield
+            starts = range(0, len(arrays[0]), batch)
+            parts = ([_as_tensor(array[i : i + batch]).to(self.device) for array in arrays] for i in starts)
+            return torch.cat([function(*part) for part in parts])
         finally:
             self.train(was_training)
 
@@ -176,30 +164,23 @@ class WorldModel(nn.Module):
             raise InputError(f"expected images as an array or a tensor, got {type(images).__name__}")
         kind = str(images.dtype).removeprefix("torch.")
         if kind != "uint8" or tuple(images.shape[1:]) != tuple(self.image_shape) or len(images) == 0:
-            shape = ", ".join(map(str, self.image_shape))
-            raise InputError(
-                f"expected uint8 images of shape (N, C, H, W) = (N, {shape}), got {kind} of shape {tuple(images.shape)}"
-            )
+            wanted = f"uint8 images of shape (N, C, H, W) = (N, {', '.join(map(str, self.image_shape))})"
+            raise InputError(f"expected {wanted}, got {kind} of shape {tuple(images.shape)}")
 
     def _check_bits(self, bits: Array) -> Tensor:
         bits = _as_tensor(bits)
         if bits.ndim != 2 or bits.shape[1] != self.bits or len(bits) == 0:
             raise InputError(f"expected codes of shape (N, K) = (N, {self.bits}), got {tuple(bits.shape)}")
-        if bits.dtype != torch.bool:
-            if not bool(((bits == 0) | (bits == 1)).all()):
-                raise InputError("codes must be Boolean, or numbers 0 and 1")
-            bits = bits.bool()
-        return bits
+        if bits.dtype != torch.bool and not bool(((bits == 0) | (bits == 1)).all()):
+            raise InputError("codes must be Boolean, or numbers 0 and 1")
+        return bits.bool()
 
     def _check_codes(self, bits: Array, actions: Array, action_axes: int) -> tuple[Tensor, Tensor]:
         bits, actions = self._check_bits(bits), _as_tensor(actions)
         whole = not actions.is_floating_point() and actions.dtype != torch.bool
         if actions.ndim != action_axes or len(actions) != len(bits) or not whole:
-            wanted = "(N,)" if action_axes == 1 else "(N, T)"
-            raise InputError(
-                f"expected integer actions of shape {wanted} with N = {len(bits)}, "
-                f"got {actions.dtype} of shape {tuple(actions.shape)}"
-            )
+            wanted = f"integer actions of shape {'(N,)' if action_axes == 1 else '(N, T)'} with N = {len(bits)}"
+            raise InputError(f"expected {wanted}, got {actions.dtype} of shape {tuple(actions.shape)}")
         if actions.numel() == 0:
             raise InputError("no actions were given")
         actions = actions.long()
@@ -239,13 +220,19 @@ def image_statistics(images: np.ndarray) -> tuple[Tensor, Tensor]:
     values = np.arange(256) / 255
     means, deviations = [], []
     for channel in range(images.shape[1]):
-        counts = np.zeros(256, dtype=np.int64)
-        for start in range(0, len(images), 4096):
-            counts += np.bincount(images[start : start + 4096, channel].ravel(), minlength=256)
+        parts = (images[start : start + 4096, channel].ravel() for start in range(0, len(images), 4096))
+        counts = sum(np.bincount(part, minlength=256) for part in parts)
         mean = counts @ values / counts.sum()
         means.append(mean)
         deviations.append(max(float(np.sqrt(counts @ (values - mean) ** 2 / counts.sum())), 1e-3))
     return torch.tensor(means, dtype=torch.float32), torch.tensor(deviations, dtype=torch.float32)
+
+
+def check_network(role: str, name: str) -> None:
+    """Refuse a name that no network in this role has."""
+    names = [*_NETWORKS[role], *CELL_NETWORKS[role]]
+    if name not in names:
+        raise unknown(role, name, names)
 
 
 def build_model(
@@ -264,26 +251,26 @@ def build_model(
     """
     given = dict(modules or {})
 
-    def network(role: str, name: str, builders: Mapping[str, Callable[..., nn.Module]], *sizes: int) -> nn.Module:
+    def network(role: str, *sizes: int) -> nn.Module:
+        name = getattr(config, role)
         if role in given:
             own = given[role]
             return own if isinstance(own, nn.Module) else own()
         if name == "custom":
             raise InputError(f"this model has a custom {role}: pass it as {role}=…")
+        check_network(role, name)
         if name in CELL_NETWORKS[role]:
             return CELL_NETWORKS[role][name](image_shape, *sizes, CellGrid.parse(config.cells), config.symbols)
-        if name not in builders:
-            raise unknown(role, name, [*builders, *CELL_NETWORKS[role]])
-        return builders[name](image_shape, *sizes)
+        return _NETWORKS[role][name](image_shape, *sizes)
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng(seed, "weights").integers(2**63)))
-        encoder = network("encoder", config.encoder, ENCODERS, config.bits)
+        encoder = network("encoder", config.bits)
         bits = _output_shape("encoder", encoder, image_shape)[1] if "encoder" in given else config.bits
         return WorldModel(
             encoder,
-            network("predictor", config.predictor, PREDICTORS, bits, n_actions),
-            network("decoder", config.decoder, DECODERS, bits) if decoder else None,
+            network("predictor", bits, n_actions),
+            network("decoder", bits) if decoder else None,
             image_shape=image_shape,
             n_actions=n_actions,
             bits=bits,

@@ -64,24 +64,19 @@ class EpochRunner:
         self.terms = self.ones = self.flips = torch.empty(0)
         self.val: list[np.ndarray | Tensor] | None = None
 
-    @property
-    def description(self) -> str:
-        runs = len(self.learner.runs)
-        how = "recorded updates" if self.recorded else "accelerated kernels" if self.fast else "the reference path"
-        return f"{runs} run{'s' if runs > 1 else ''} on {self.device.type}: {how}"
-
     def start(self, plans: Sequence[EpochPlan], values: Sequence[dict[str, float]]) -> None:
         """Begin an epoch, given each run's random choices and hyperparameters."""
-        self._fill_hyper(values)
+        for name in HYPER_NAMES:
+            tensor = getattr(self.hyper, name)
+            tensor.copy_(torch.tensor([now[name] for now in values], dtype=tensor.dtype).view(tensor.shape))
         self.loader.lay_out(plans)
-        runs = () if len(plans) == 1 else (len(plans),)
-        model = self.learner.runs[0].model
-        shape = (len(plans[0]), len(self.learner.objective.terms), *runs)
+        runs, bits = len(plans), self.learner.runs[0].model.bits
+        shape = len(plans[0]), len(self.learner.objective.terms), runs
         if self.terms.shape != shape:
             self.graph = None
-            self.terms = torch.zeros(shape, device=self.device)
-            self.ones = torch.zeros(*runs, model.bits, device=self.device)
-            self.flips = torch.zeros(runs, device=self.device)
+            self.terms, self.ones, self.flips = (
+                torch.zeros(each, device=self.device) for each in (shape, (runs, bits), (runs,))
+            )
         for buffer in (self.counter, self.terms, self.ones, self.flips):
             buffer.zero_()
         for run in self.learner.runs:
@@ -115,11 +110,11 @@ class EpochRunner:
         if self.stream is not None:
             torch.cuda.current_stream().wait_stream(self.stream)
         updates = len(self.terms)
-        terms, ones, flips = self.terms.cpu(), (self.ones / updates).cpu(), (self.flips / updates).cpu()
-        runs = self.learner.runs
-        if len(runs) == 1:
-            return [EpochFigures(terms, ones, float(flips), runs[0].is_finite())]
-        return [EpochFigures(terms[..., k], ones[k], float(flips[k]), run.is_finite()) for k, run in enumerate(runs)]
+        terms, ones, flips = self.terms.cpu(), (self.ones / updates).cpu(), (self.flips / updates).tolist()
+        return [
+            EpochFigures(terms[..., place], ones[place], flips[place], run.is_finite())
+            for place, run in enumerate(self.learner.runs)
+        ]
 
     def agreement(self, val: Transitions) -> list[dict[str, float]]:
         """`dwmr.models.agreement.next_code_agreement` of every run. ``val`` is the same after every epoch."""
@@ -134,8 +129,8 @@ class EpochRunner:
         with self._fast_operations():
             result = self.scheme(self.learner, self.loader.batch(self.counter), self.hyper)
         terms = torch.stack([result.terms[name] for name in self.learner.objective.terms])
-        self.terms.index_copy_(0, self.counter, terms[None].to(self.terms.dtype))
-        self.ones += result.bits.mean(-2)
+        self.terms.index_copy_(0, self.counter, terms.view_as(self.terms[:1]).to(self.terms.dtype))
+        self.ones += result.bits.mean(-2).view_as(self.ones)
         self.flips += (result.bits != result.next_bits).sum(-1).float().mean(-1)
         self.counter += 1
 
@@ -150,12 +145,6 @@ class EpochRunner:
 
     def _state(self) -> list[Tensor]:
         return [*self.learner.state(), self.counter, self.terms, self.ones, self.flips]
-
-    def _fill_hyper(self, values: Sequence[dict[str, float]]) -> None:
-        for name in values[0]:
-            tensor = getattr(self.hyper, name)
-            numbers = torch.tensor([now[name] for now in values], dtype=tensor.dtype)
-            tensor.copy_(numbers.view(tensor.shape))
 
 
 @contextmanager

@@ -60,13 +60,12 @@ class Job:
 def _runner(job: Job, members: Sequence[Member], loader: Loader) -> EpochRunner:
     """One runner for these runs: their own modules if there is one, else all of them as one program."""
     config, states = members[0].config, [member.state for member in members]
-    hyper = new_hyper(job.device, len(members))
+    hyper, scheme = new_hyper(job.device, len(members)), SCHEMES[config.scheme]
     if len(states) == 1:
         hyper = dataclasses.replace(hyper, lr=states[0].lr)
-    scheme = SCHEMES[config.scheme]
-    names = [member.config.scheme for member in members]
-    if len(set(names)) > 1:
-        scheme = mixed_two_step(torch.tensor([name == "two_step_st" for name in names], device=job.device))
+    if len({member.config.scheme for member in members}) > 1:
+        straight = [member.config.scheme == "two_step_st" for member in members]
+        scheme = mixed_two_step(torch.tensor(straight, device=job.device))
     updates = config.epochs * (len(job.train) // config.batch_size)
     fast = job.fast and (job.device.type == "cuda" or updates >= MIN_UPDATES_FOR_KERNELS)
     learner = Learner(states, job.objective, torch.as_tensor(hyper.lr))
@@ -78,14 +77,8 @@ def _runners(
 ) -> list[EpochRunner]:
     """Runners ready for `EpochRunner.start`: one for all runs if their networks allow it, else one for each."""
     config, model = members[0].config, members[0].state.model
-    loader = Loader(
-        job.train,
-        job.device,
-        model.normalize,
-        dtype=model.mean.dtype,
-        two_views=config.two_views,
-        steps=config.steps,
-    )
+    needed = {"two_views": config.two_views, "steps": config.steps}
+    loader = Loader(job.train, job.device, model.normalize, dtype=model.mean.dtype, **needed)
     if len(members) > 1:
         try:
             together = _runner(job, members, loader)
@@ -131,7 +124,8 @@ def train_group(job: Job, members: list[Member]) -> None:
             drawn = ahead.submit(_plans, members, job, epoch + 1)  # while this epoch runs
             if not runners:
                 runners = _runners(job, members, plans, values)
-                log.info("%s", " and ".join(runner.description for runner in runners))
+                how = "recorded" if runners[0].recorded else "accelerated" if runners[0].fast else "plain"
+                log.info("%s: %s updates on %s", who, how, job.device.type)
             size = len(members) // len(runners)
             for first, runner in zip(range(0, len(members), size), runners, strict=True):
                 runner.start(plans[first : first + size], values[first : first + size])
@@ -140,16 +134,14 @@ def train_group(job: Job, members: list[Member]) -> None:
                     runner.step()
                 shown.advance(1)
             figures = [each for runner in runners for each in runner.figures()]
-            agreed: Sequence[dict[str, float] | None] = [None] * len(members)
+            of_val: list[dict[str, Any]] = [{}] * len(members)
             if job.val is not None:
-                agreed = [each for runner in runners for each in runner.agreement(job.val)]
-            seconds = round(time.perf_counter() - started, 3)
-            for member, value, figure, of_val in zip(members, values, figures, agreed, strict=True):
+                of_val = [{"val": each} for runner in runners for each in runner.agreement(job.val)]
+            seconds = {"seconds": round(time.perf_counter() - started, 3)}
+            for member, value, figure, on_val in zip(members, values, figures, of_val, strict=True):
+                member.failure = member.failure or failure_of(figure, names, epoch)
                 if member.failure is None:
-                    member.failure = failure_of(figure, names, epoch)
-                if member.failure is None:
-                    record = {"epoch": epoch + 1, "hyper": value, **figures_of(figure, names)}
-                    record |= {"seconds": seconds} if of_val is None else {"val": of_val, "seconds": seconds}
+                    record = {"epoch": epoch + 1, "hyper": value, **figures_of(figure, names), **on_val, **seconds}
                     member.metrics.append(record)
                     if member.folder is not None:
                         save_epoch(member.folder, member.state.tensors(), record)
@@ -163,12 +155,9 @@ def train_group(job: Job, members: list[Member]) -> None:
 
 def _plans(members: Sequence[Member], job: Job, epoch: int) -> list[EpochPlan]:
     """What is random in an epoch of each run."""
-    count, noise = len(job.train), job.objective.noise
-    configs = [member.config for member in members]
-    return [
-        plan_epoch(member.seed, epoch, count, each.batch_size, each.bits, noise=noise, triplets=each.triplets)
-        for member, each in zip(members, configs, strict=True)
-    ]
+    config, noise = members[0].config, job.objective.noise
+    sizes = len(job.train), config.batch_size, config.bits
+    return [plan_epoch(member.seed, epoch, *sizes, noise=noise, triplets=config.triplets) for member in members]
 
 
 def figures_of(figures: EpochFigures, names: list[str]) -> dict[str, Any]:
@@ -186,15 +175,12 @@ def failure_of(figures: EpochFigures, names: list[str], epoch: int) -> TrainingD
     if bool(broken.any()):
         update = int(broken.any(1).nonzero()[0])
         first = " and ".join(repr(names[i]) for i in broken[update].nonzero().flatten().tolist())
-        return TrainingDiverged(
-            f"the loss term {first} is not a finite number since update {update + 1} of epoch {epoch + 1}; "
-            f"what was saved after epoch {epoch} is kept"
-        )
-    if not figures.finite:
-        return TrainingDiverged(
-            f"a weight is not a finite number after epoch {epoch + 1}; what was saved after epoch {epoch} is kept"
-        )
-    return None
+        what = f"the loss term {first} is not a finite number since update {update + 1} of epoch {epoch + 1}"
+    elif not figures.finite:
+        what = f"a weight is not a finite number after epoch {epoch + 1}"
+    else:
+        return None
+    return TrainingDiverged(f"{what}; what was saved after epoch {epoch} is kept")
 
 
 def warn_if_collapsed(record: dict[str, Any], bits: int, frames: int) -> None:

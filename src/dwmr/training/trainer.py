@@ -1,5 +1,6 @@
 """Training: owns the epochs, the schedules and the run folders; knows no loss and no algorithm."""
 
+import dataclasses
 import logging
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +18,17 @@ from dwmr.data.cell_grid import CellGrid
 from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError, TrainingDiverged, unknown
 from dwmr.files import locked
-from dwmr.models.decoders import DECODERS
-from dwmr.models.encoders import CELLS, ENCODERS
-from dwmr.models.predictors import PREDICTORS
-from dwmr.models.run_folder import create_run, info_of, read_info, read_run, reopen_run, save_verdict
-from dwmr.models.symbol_networks import CELL_NETWORKS
+from dwmr.models.encoders import CELLS
+from dwmr.models.run_folder import RunInfo, create_run, read_info, read_run, reopen_run, write_info
 from dwmr.models.verdict import Verdict, judge
-from dwmr.models.world_model import WorldModel, build_model, check_outputs, image_statistics, resolve_device
+from dwmr.models.world_model import (
+    WorldModel,
+    build_model,
+    check_network,
+    check_outputs,
+    image_statistics,
+    resolve_device,
+)
 from dwmr.presets import PRESETS
 from dwmr.training.auto import EXACT_ENOUGH, hold_out, init_symbols, predictors_to_try, resolve, shortened
 from dwmr.training.learner import RunState
@@ -122,10 +127,10 @@ def train_many(
     where = resolve_device(device)
     given = {"encoder": encoder, "predictor": predictor, "decoder": decoder}
     own = {role: network for role, network in given.items() if network is not None}
-    if configs[0].model == "auto" and (own or objective is not None):
-        raise InputError("auto chooses networks and objective itself; use another preset with your own")
-    if configs[0].model == "auto" and val is None:
-        train, val = hold_out(train)
+    if configs[0].model == "auto":
+        if own or objective is not None:
+            raise InputError("auto chooses networks and objective itself; use another preset with your own")
+        train, val = (train, val) if val is not None else hold_out(train)
     configs = [each.replace(**dict.fromkeys(own, "custom")) for each in configs]
     check_choices(configs[0], objective, fast=fast)
     if len(seeds) > 1 and any(isinstance(network, nn.Module) for network in own.values()):
@@ -160,19 +165,21 @@ def train_many(
                 if done < some[0].config.epochs:
                     train_group(job, some)
         for member in members:
-            if val is not None and member.config.benchmark == "auto" and member.failure is None:
-                _judge(member, val)
+            if val is not None and member.config.benchmark == "auto" and len(member.metrics) == member.config.epochs:
+                model = member.state.model
+                model.verdict = judge(model.encode, model.predict, val)
+                if member.folder is not None:
+                    described = dataclasses.replace(read_info(member.folder), verdict=model.verdict.to_dict())
+                    write_info(member.folder, described)
+    results: list[Run | TrainingDiverged] = []
     for member in members:
-        member.state.model.eval().zero_grad(set_to_none=True)  # gradients would keep a recorded update's memory
+        model = member.state.model
+        model.eval().zero_grad(set_to_none=True)  # gradients would keep a recorded update's memory
         if len(members) > 1:
-            own_memory(member.state.model)
-    return [
-        member.failure
-        or Run(
-            member.state.model, member.config, member.seed, member.folder, member.metrics, member.state.model.verdict
-        )
-        for member in members
-    ]
+            own_memory(model)
+        run = Run(model, member.config, member.seed, member.folder, member.metrics, model.verdict)
+        results.append(member.failure or run)
+    return results
 
 
 def _resolved(config: Config, train_on: Transitions, device: str, fast: str, progress: bool | None) -> Config:
@@ -190,16 +197,6 @@ def _resolved(config: Config, train_on: Transitions, device: str, fast: str, pro
         if scores[name] >= EXACT_ENOUGH:
             break
     return resolved.replace(predictor=max(scores, key=lambda name: scores[name])) if scores else resolved
-
-
-def _judge(member: Member, val: Transitions) -> None:
-    """The verdict on a finished run, also in its folder; none if the run was stopped before its end."""
-    if len(member.metrics) < member.config.epochs:
-        return
-    model = member.state.model
-    model.verdict = judge(model.encode, model.predict, val)
-    if member.folder is not None:
-        save_verdict(member.folder, model.verdict.to_dict())
 
 
 def fit(
@@ -241,8 +238,9 @@ def _make_members(
     """The runs as they begin or go on. Their folders are written only when none of them can be refused any more."""
     train, decoder = job.train, job.objective.decoder
     statistics = image_statistics(train.obs) if configs[0].standardize else None
-    data, made = train.fingerprint(), []
-    for config, seed, folder in zip(configs, seeds, folders, strict=True):
+    data, members, infos = train.fingerprint(), [], []
+    begun = [folder is not None and folder.exists() for folder in folders]
+    for config, seed, folder, going_on in zip(configs, seeds, folders, begun, strict=True):
         model = build_model(config, train.image_shape, train.n_actions, decoder=decoder, seed=seed, modules=own)
         config = _with_bits_of(model, config)
         check_outputs(model, own)
@@ -250,23 +248,23 @@ def _make_members(
             model.mean.copy_(statistics[0])
             model.std.copy_(statistics[1])
         model.to(job.device)
-        going_on = folder is not None and folder.exists()
         if config.init_from_slow_features and not going_on:
             init_from_slow_features(model, train)
         if config.encoder == "symbols" and not going_on:
             init_symbols(model, CellGrid.parse(config.cells), train)
         member = Member(config, seed, RunState(model, torch.zeros((), device=job.device)), folder)
-        info = info_of(config, seed, train, decoder=decoder, own_parts=own_parts, data=data)
+        info = RunInfo(config, seed, train.image_shape, train.n_actions, decoder, own_parts, data)
         if folder is not None and going_on:
             tensors, member.done, member.metrics = read_run(folder, info)
             member.state.load_tensors(tensors, folder)
-        made.append((member, info, going_on))
-    for member, info, going_on in made:
+        members.append(member)
+        infos.append(info)
+    for member, info, going_on in zip(members, infos, begun, strict=True):
         if member.folder is not None and going_on:
             reopen_run(member.folder, info, member.metrics)
         elif member.folder is not None:
             create_run(member.folder, info, member.state.tensors())
-    return [member for member, *_ in made]
+    return members
 
 
 def check_choices(config: Config, objective: Objective | None = None, *, fast: str = "auto") -> None:
@@ -279,10 +277,9 @@ def check_choices(config: Config, objective: Objective | None = None, *, fast: s
         raise unknown("model", config.model, OBJECTIVES)
     if config.scheme not in SCHEMES:
         raise unknown("scheme", config.scheme, SCHEMES)
-    for role, builders in (("encoder", ENCODERS), ("predictor", PREDICTORS), ("decoder", DECODERS)):
-        name = getattr(config, role)
-        if name not in (*builders, *CELL_NETWORKS[role], "custom"):
-            raise unknown(role, name, [*builders, *CELL_NETWORKS[role]])
+    for role in ("encoder", "predictor", "decoder"):
+        if getattr(config, role) != "custom":
+            check_network(role, getattr(config, role))
     if config.by_cell and config.encoder not in CELLS:
         raise InputError(f"by_cell needs an encoder with a grid ({', '.join(CELLS)}), not {config.encoder!r}")
     family = objective or objective_of(config)
@@ -299,10 +296,8 @@ def _with_bits_of(model: WorldModel, config: Config) -> Config:
     values than the preset's were asked for."""
     usual = PRESETS[config.name].bits if config.name in PRESETS else Config.bits
     if config.bits not in (model.bits, usual):
-        raise InputError(
-            f"bits={config.bits} was asked for, but your encoder returns {model.bits}; "
-            f"leave bits out, or make them equal"
-        )
+        found = f"bits={config.bits} was asked for, but your encoder returns {model.bits}"
+        raise InputError(f"{found}; leave bits out, or make them equal")
     return config.replace(bits=model.bits)
 
 
