@@ -54,11 +54,11 @@ WORLDS = ("8puzzle", "iceslider")
 WHOLE = ("8puzzle/dwmr", "iceslider/dwmr", "8puzzle/strong", "iceslider/strong")
 # Which operations take part in the updates of which presets: on a GPU, on a CPU.
 TAKING_PART = {
-    "8puzzle/dwmr": (("conv_features", "coskewness"), ("conv_features", "coskewness")),
+    "8puzzle/dwmr": (("conv_blocks", "coskewness"), ("conv_chain", "coskewness")),
     "iceslider/dwmr": (("conv2d", "batch_norm", "coskewness"), ("conv_chain", "coskewness")),
-    "8puzzle/dwmr+ae": (("conv_decoder",), ("conv_features",)),
+    "8puzzle/dwmr+ae": (("conv_blocks",), ("conv_chain",)),
     "iceslider/dwmr+ae": (("conv2d",), ("conv_chain",)),
-    "8puzzle/strong": (("conv_features",), ()),
+    "8puzzle/strong": (("conv_blocks",), ()),
     "iceslider/strong": (("conv2d", "batch_norm"), ("conv_chain",)),
 }
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

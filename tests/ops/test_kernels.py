@@ -12,9 +12,8 @@ from torch import nn
 from torch.func import functional_call, stack_module_state
 
 import dwmr
-from dwmr.errors import InputError
+from dwmr import ops
 from dwmr.models.world_model import build_model
-from dwmr.ops import conv_decoder, conv_features
 from dwmr.ops import coskewness as third_moments
 from tests.ops.calls import calls
 
@@ -76,69 +75,6 @@ def among_others(tensors):
     return [torch.stack([tensor, tensor], 1)[:, 1] for tensor in tensors]
 
 
-@pytest.mark.parametrize(
-    ("shape", "outputs", "pools"),
-    [
-        ((2, 3, 1, 8, 12), (8, 16, 5), (True, True, False)),
-        ((1, 5, 3, 6, 4), (16, 4), (False, True)),
-        ((2, 2, 3, 24, 20), (16, 16), (True, False)),  # colours, and several steps an image
-        ((2, 2, 1, 24, 20), (5,), (True,)),  # a single block
-        ((2, 2, 1, 24, 20), (16, 3), (True, False)),
-        ((2, 2, 1, 4, 8), (32, 64, 48), (True, False, False)),
-        ((2, 3, 1, 5, 7), (8, 20, 3), (False, False, False)),  # an odd width: one pixel at a time
-    ],
-)
-def test_convolutional_features(blocks, shape, outputs, pools):
-    features_agree(shape, outputs, pools, **blocks)
-
-
-def test_each_runs_gradients_are_scaled_by_themselves():
-    features_agree((2, 3, 1, 24, 20), (16, 8), (True, False), bound=1e-1, upstream=1e-9, by_run=True)
-
-
-def features_agree(shape, outputs, pools, **how):
-    runs, channels = shape[0], shape[2]
-    weights = []
-    for place, out in enumerate(outputs):
-        weights += [normal(runs, out, channels, 3, 3, seed=place), normal(runs, out, seed=7), normal(runs, out, seed=8)]
-        channels = out
-    images = normal(*shape, seed=3)
-
-    def through(function, dtype):
-        one = torch.vmap(lambda x, *tensors: function(x, tensors, pools))
-        return lambda *tensors: one(images.to(dtype), *among_others(tensors))
-
-    fast = through(conv_features.conv_features, torch.float32)
-    agree(fast, through(conv_features.reference, torch.float64), weights, **how)
-
-
-@pytest.mark.parametrize("pool", [True, False])
-def test_what_is_not_finite_is_seen_in_its_own_run(pool):
-    images = normal(2, 3, 1, 8, 8)
-    images[1, 2, 0, 4, 4] = float("nan")
-    weights = [each for c in (1, 4) for each in (normal(2, 4, c, 3, 3), normal(2, 4), normal(2, 4))]
-    through = torch.vmap(lambda x, *tensors: conv_features.conv_features(x, tensors, [pool, pool]))
-    finite = torch.isfinite(through(images, *weights)).flatten(2).all(-1)
-    assert finite.tolist() == [[True] * 3, [True, True, False]]
-
-
-@pytest.mark.parametrize("pools", [(True, False), (False, True)])
-def test_odd_sizes_are_not_pooled(pools):
-    weights = [each for c in (1, 4) for each in (normal(4, c, 3, 3), normal(4), normal(4))]
-    with pytest.raises(InputError, match="6×7 cannot be pooled"):
-        conv_features.conv_features(normal(2, 1, 6, 7), weights, pools)
-
-
-@pytest.mark.parametrize("outputs", [1, 5, 16])
-def test_single_convolutions(monkeypatch, outputs):
-    from dwmr.ops import triton_conv
-
-    monkeypatch.setattr(triton_conv, "PRECISION", "tf32x3")
-    inputs = [normal(2, 3, 3, 5, 4), normal(2, outputs, 3, 3, 3, seed=1), normal(2, outputs, seed=2)]
-    plain = torch.vmap(lambda x, weight, bias: nn.functional.conv2d(x, weight, bias, padding=1))
-    agree(on_kernels(plain), plain, inputs, bound=1e-4)
-
-
 def on_kernels(function):
     """A function of PyTorch with at least one of its operations on our kernels."""
 
@@ -151,22 +87,99 @@ def on_kernels(function):
     return through
 
 
+def blocks_agree(x, kinds, channels, biased, **how):
+    """Blocks between these numbers of channels, plain, pooling or doubling, against PyTorch's layers."""
+    from dwmr.ops.triton_blocks import DOUBLED, POOLED, conv_blocks
+
+    inputs = [x]
+    for place, (before, after) in enumerate(pairwise(channels)):
+        inputs += [
+            normal(len(x), after, before, 3, 3, seed=place),
+            *(normal(len(x), after, seed=seed) for seed in (7, 8)),
+        ]
+    inputs = inputs[:-1] if biased else inputs  # the last convolution has a bias only
+
+    def reference(x, parameters, kinds):
+        for place, kind in enumerate(kinds):
+            weight, *norm = parameters[3 * place : 3 * place + 3]
+            x = nn.functional.interpolate(x, scale_factor=2) if kind == DOUBLED else x
+            x = nn.functional.conv2d(x, weight, None if len(norm) == 2 else norm[0], padding=1)
+            x = nn.functional.group_norm(x, x.shape[1], *norm).relu() if len(norm) == 2 else x
+            x = nn.functional.avg_pool2d(x, 2) if kind == POOLED else x
+        return x
+
+    def through(function):
+        one = torch.vmap(lambda x, *tensors: function(x, tensors, kinds))
+        return lambda x, *tensors: one(x, *among_others(tensors))
+
+    agree(through(conv_blocks), through(reference), inputs, **how)
+
+
+@pytest.mark.parametrize(
+    ("shape", "outputs", "pools"),
+    [
+        ((2, 3, 1, 8, 12), (8, 16, 5), (1, 1, 0)),
+        ((1, 5, 3, 6, 4), (16, 4), (0, 1)),
+        ((2, 2, 3, 24, 20), (16, 16), (1, 0)),  # colours, and several steps an image
+        ((2, 2, 1, 24, 20), (5,), (1,)),  # a single block
+        ((2, 2, 1, 24, 20), (16, 3), (1, 0)),
+        ((2, 2, 1, 4, 8), (32, 64, 48), (1, 0, 0)),
+        ((2, 3, 1, 5, 7), (8, 20, 3), (0, 0, 0)),  # an odd width: one pixel at a time
+    ],
+)
+def test_convolutional_features(blocks, shape, outputs, pools):
+    blocks_agree(normal(*shape, seed=3), pools, (shape[2], *outputs), biased=False, **blocks)
+
+
+def test_each_runs_gradients_are_scaled_by_themselves():
+    images = normal(2, 3, 1, 24, 20, seed=3)
+    blocks_agree(images, (1, 0), (1, 16, 8), biased=False, bound=1e-1, upstream=1e-9, by_run=True)
+
+
 @pytest.mark.parametrize(
     ("side", "channels", "doubles"),
-    [((3, 5), (4, 8, 1), (True, True)), ((4, 2), (16, 20, 5, 3), (False, True, False)), ((3, 2), (3, 1), (True,))],
+    [((3, 5), (4, 8, 1), (2, 2)), ((4, 2), (16, 20, 5, 3), (0, 2, 0)), ((3, 2), (3, 1), (2,))],
 )
 def test_decoding(blocks, side, channels, doubles):
     """Doubled images are convolved without being made, in the middle and at the end."""
-    inputs = [normal(2, 3, channels[0], *side)]
-    for place, (before, after) in enumerate(pairwise(channels)):
-        inputs += [normal(2, after, before, 3, 3, seed=place), normal(2, after, seed=7), normal(2, after, seed=8)]
-    *inputs, _ = inputs  # the last convolution has a bias only
+    blocks_agree(normal(2, 3, channels[0], *side), doubles, channels, biased=True, **blocks)
 
-    def through(function):
-        one = torch.vmap(lambda x, *tensors: function(x, tensors, doubles))
-        return lambda x, *tensors: one(x, *among_others(tensors))
 
-    agree(through(conv_decoder.conv_decoder), through(conv_decoder.reference), inputs, **blocks)
+@pytest.mark.parametrize("pool", [0, 1])
+def test_what_is_not_finite_is_seen_in_its_own_run(pool):
+    from dwmr.ops.triton_blocks import conv_blocks
+
+    images = normal(2, 3, 1, 8, 8)
+    images[1, 2, 0, 4, 4] = float("nan")
+    weights = [each for c in (1, 4) for each in (normal(2, 4, c, 3, 3), normal(2, 4), normal(2, 4))]
+    through = torch.vmap(lambda x, *tensors: conv_blocks(x, tensors, [pool, pool]))
+    finite = torch.isfinite(through(images, *weights)).flatten(2).all(-1)
+    assert finite.tolist() == [[True] * 3, [True, True, False]]
+
+
+@pytest.mark.parametrize("pools", [(True, False), (False, True)])
+def test_odd_sizes_are_pooled_by_torch(pools):
+    layers = []
+    for before, pool in zip((1, 4), pools, strict=True):
+        layers += [nn.Conv2d(before, 4, 3, padding=1, bias=False), nn.GroupNorm(4, 4), nn.ReLU()]
+        layers += [nn.AvgPool2d(2)] if pool else []
+    network = ops.Sequential(*layers).to(DEVICE)
+    for shape, known in (((2, 1, 6, 7), False), ((2, 1, 6, 8), True)):
+        images = normal(*shape)
+        with calls() as used:
+            found = network(images)
+        assert ("dwmr.conv_blocks.default" in used) == known
+        torch.testing.assert_close(found, network(images), rtol=1e-1, atol=1e-1)
+
+
+@pytest.mark.parametrize("outputs", [1, 5, 16])
+def test_single_convolutions(monkeypatch, outputs):
+    from dwmr.ops import triton_conv
+
+    monkeypatch.setattr(triton_conv, "PRECISION", "tf32x3")
+    inputs = [normal(2, 3, 3, 5, 4), normal(2, outputs, 3, 3, 3, seed=1), normal(2, outputs, seed=2)]
+    plain = torch.vmap(lambda x, weight, bias: nn.functional.conv2d(x, weight, bias, padding=1))
+    agree(on_kernels(plain), plain, inputs, bound=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -302,18 +315,21 @@ def test_patches_that_fit(shape, known):
 
 
 def test_the_operations_are_registered_as_torch_wants_them():
-    """Schema, autograd, and fake kernels that agree with the real ones."""
-    tests = ("test_schema", "test_autograd_registration", "test_faketensor")
-    weights = [normal(1, 4, 1, 3, 3), normal(1, 4), normal(1, 4)]
-    gradients = [each.requires_grad_() for each in weights]
-    image = normal(1, 2, 1, 8, 8)
-    of = torch.ops.dwmr
-    torch.library.opcheck(of.conv_features.default, ([image, *gradients], [1.0]), test_utils=tests)
-    decoder = [normal(1, 2, 4, 4, 3), normal(1, 1), normal(1, 1, 3, 3, 3).requires_grad_()]
-    torch.library.opcheck(of.conv_decoder.default, (decoder, [0.0]), test_utils=tests)
-    torch.library.opcheck(of.conv3x3.default, ([normal(1, 2, 4, 4, 3), normal(1, 5, 3, 3, 3)], []), test_utils=tests)
-    patches = [normal(1, 2, 3, 4, 4), normal(1, 5, 3, 2, 2).requires_grad_()]
-    torch.library.opcheck(of.patch_conv.default, (patches, []), test_utils=tests)
-    norm = [normal(1, 40, 3), normal(1, 3).requires_grad_(), normal(1, 3)]
-    torch.library.opcheck(of.batch_norm.default, (norm, [1e-5]), test_utils=tests)
-    torch.library.opcheck(of.coskewness.default, ([torch.sigmoid(normal(1, 16, 5))], []), test_utils=tests)
+    """Schema and autograd."""
+    from dwmr.ops.triton_batch_norm import batch_norm  # noqa: F401
+    from dwmr.ops.triton_blocks import conv_blocks  # noqa: F401
+    from dwmr.ops.triton_coskewness import coskewness  # noqa: F401
+    from dwmr.ops.triton_patch import patch_conv  # noqa: F401
+
+    norms = [normal(1, 4), normal(1, 4)]
+    blocks = [normal(1, 2, 1, 8, 8), normal(1, 4, 1, 3, 3), *norms, normal(1, 3, 4, 3, 3), normal(1, 3)]
+    for name, inputs, form in (
+        ("conv_blocks", blocks, [1.0, 0.0]),
+        ("conv3x3", [normal(1, 2, 4, 4, 3), normal(1, 5, 3, 3, 3)], []),
+        ("patch_conv", [normal(1, 2, 3, 4, 4), normal(1, 5, 3, 2, 2)], []),
+        ("batch_norm", [normal(1, 40, 3), normal(1, 3), normal(1, 3)], [1e-5]),
+        ("coskewness", [torch.sigmoid(normal(1, 16, 5))], []),
+    ):
+        operation = getattr(torch.ops.dwmr, name).default
+        inputs[-1].requires_grad_()
+        torch.library.opcheck(operation, (inputs, form), test_utils=("test_schema", "test_autograd_registration"))

@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 import dwmr
 from dwmr import ops
-from dwmr.models.encoders import ConvEncoder, GridEncoder, PatchEncoder, generic_encoder
+from dwmr.models.encoders import ConvEncoder, GridEncoder, PatchEncoder
 from dwmr.models.predictors import ConvPredictor, ResidualBlock
+from dwmr.ops.conv_chain import fits
 from dwmr.ops.coskewness import coskewness, reference
 from dwmr.ops.native import build as native
-from dwmr.ops.sequential import chain_links, feature_blocks
+from dwmr.ops.sequential import links_of
 from dwmr.training.stacking import Stack
 from tests.ops.calls import calls
 
@@ -198,21 +199,17 @@ def test_several_runs_at_once_are_the_single_ones():
 
 @needs_compiler
 def test_the_operations_are_registered_as_torch_wants_them():
-    """Schema, autograd, and fake kernels that agree with the real ones."""
+    """Schema and autograd."""
     encoder, patches = ConvEncoder((1, 8, 8), 4, channels=(3, 2), poolings=1), PatchEncoder((1, 8, 8), 4)
-    blocks, links = feature_blocks(list(encoder.features)), chain_links(list(patches.layers))
-    assert blocks is not None
-    assert links is not None
-    parameters = [each.detach()[None].requires_grad_() for each in blocks[0]]
-    features = torch.ops.dwmr.conv_features.default
-    chain = torch.ops.dwmr.conv_chain.default
-    weights = [each.detach()[None].requires_grad_() for link in links for each in link.tensors]
-    form = [float(number) for link in links for number in link.form]
-    tests = ("test_schema", "test_autograd_registration", "test_faketensor")
-    pools = [float(pool) for pool in blocks[1]]
-    torch.library.opcheck(features, ([torch.rand(1, 16, 1, 8, 8), *parameters], pools), test_utils=tests)
-    torch.library.opcheck(chain, ([torch.rand(1, 16, 1, 8, 8), *weights], form), test_utils=tests)
-    moments = torch.ops.dwmr.coskewness.default
+    tests = ("test_schema", "test_autograd_registration")
+    for layers in (encoder.features, patches.layers):
+        links = links_of(list(layers))
+        assert links
+        weights = [each.detach()[None].requires_grad_() for link in links for each in link.tensors]
+        form = [1.0, *(float(number) for link in links for number in link.form)]
+        chain = torch.ops.dwmr.conv_chain.default
+        torch.library.opcheck(chain, ([torch.rand(1, 16, 1, 8, 8), *weights], form), test_utils=tests)
+    moments = torch.ops.dwmr.third_moments.default
     torch.library.opcheck(moments, ([torch.rand(1, 16, 5, requires_grad=True)], []), test_utils=tests)
 
 
@@ -256,18 +253,26 @@ def test_layers_with_a_forward_or_a_hook_of_their_own_stay_with_torch():
             assert torch.equal(network(images), expected)
 
 
-def test_only_a_pooling_that_halves_is_one_of_the_features():
+def test_only_a_pooling_that_halves_is_part_of_a_link():
     block = [nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.GroupNorm(8, 8), nn.ReLU()]
-    assert feature_blocks([*block, nn.AvgPool2d(2)])
+    (link,) = links_of([*block, nn.AvgPool2d(2)])
+    assert link.pooled
     for pooling in (nn.AvgPool2d(2, stride=1), nn.AvgPool2d(2, divisor_override=1), nn.AvgPool2d(2, ceil_mode=True)):
-        assert feature_blocks([*block, pooling]) is None
+        assert links_of([*block, pooling]) is None
 
 
 @needs_compiler
 def test_what_the_kernels_do_not_know_stays_with_torch():
-    assert feature_blocks(list(generic_encoder((3, 32, 32), 8).features)) is None  # one group of all channels
-    assert feature_blocks([nn.Conv2d(1, 4, 5)]) is None
-    assert chain_links([nn.Conv2d(1, 4, 3), nn.GELU(), nn.Flatten()]) is None
+    images, group, batch = torch.rand(16, 3, 8, 8), nn.GroupNorm(3, 3), nn.BatchNorm2d(3)
+    for layers in (
+        [nn.Conv2d(3, 4, 3), nn.GroupNorm(1, 4), nn.ReLU()],  # one group of all channels
+        [nn.Conv2d(3, 3, 3, padding=(1, 0)), group, nn.ReLU()],
+        [nn.Conv2d(3, 3, 3), batch, nn.ReLU()],  # a batch norm by itself
+        [nn.Conv2d(3, 3, 3), batch, nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(3, 3, 1)],
+        [nn.Upsample(size=(16, 16)), nn.Conv2d(3, 3, 3), group, nn.ReLU()],
+    ):
+        assert not fits(images, links_of(layers))
+    assert links_of([nn.Conv2d(1, 4, 3), nn.GELU(), nn.Flatten()]) is None
     encoder = PatchEncoder((3, 16, 16), 8)
     images = torch.rand(17, 3, 16, 16)  # 17 images fill no whole vectors
     expected = copy.deepcopy(encoder)(images)

@@ -1,13 +1,13 @@
 """`torch.nn.functional.batch_norm` in training, on CUDA kernels. PyTorch uses one block of threads per channel, which
 leaves most of a GPU idle where channels are few."""
 
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dwmr.ops.dispatch import Kernels, define, replaces, use_triton
+from dwmr.ops.dispatch import replaces, use_triton
 
 
 @replaces(F.batch_norm)
@@ -27,9 +27,11 @@ def batch_norm(
     if not training or weight is None or bias is None:
         # With its channels last in memory, an image cannot be mapped over runs by PyTorch's.
         return F.batch_norm(x.contiguous(), running_mean, running_var, weight, bias, training, momentum, eps)
+    from dwmr.ops import triton_batch_norm
+
     last = x.movedim(1, -1)
     rows = last.flatten(0, -2)
-    y, mean, var = _batch_norm([rows, weight, bias], [eps])
+    y, mean, var = triton_batch_norm.batch_norm([rows, weight, bias], [eps])
     if running_mean is not None and running_var is not None:
         move_on(running_mean, running_var, mean, var, len(rows), momentum)
     return y.view(last.shape).movedim(-1, 1)
@@ -47,23 +49,3 @@ def track(norm: nn.BatchNorm2d, mean: Tensor, var: Tensor, count: int) -> None:
     statistics = cast(Tensor, norm.running_mean), cast(Tensor, norm.running_var)
     move_on(*statistics, mean, var, count, cast(float, norm.momentum))
     cast(Tensor, norm.num_batches_tracked).add_(1)
-
-
-def reference(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows x (S, M, C) normalised by their moments, with weight and bias (S, C); and the mean and variance (S, C)."""
-    var, mean = torch.var_mean(x, dim=1, correction=0)
-    y = (x - mean[:, None]) * (var[:, None] + eps).rsqrt() * weight[:, None] + bias[:, None]
-    return y, mean, var
-
-
-def _kernels(x: Tensor) -> Kernels:
-    from dwmr.ops import triton_batch_norm
-
-    return triton_batch_norm.forward, triton_batch_norm.backward
-
-
-def _fake(inputs: list[Tensor], form: list[float]) -> list[Tensor]:
-    return [each.new_empty(each.shape) for each in inputs]
-
-
-_batch_norm: Any = define("batch_norm", _kernels, _fake)

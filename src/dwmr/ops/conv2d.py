@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dwmr.ops.dispatch import Kernels, define, is_mapped, replaces, use_triton
+from dwmr.ops.dispatch import is_mapped, replaces, use_triton
 
 MAX_CHANNELS = 64  # for which the 3×3 kernels fit a multiprocessor's memory
 
@@ -28,11 +28,14 @@ def conv2d(
     """x (N, C, H, W) with weight (O, C, k, k)."""
     if not use_triton(x, "conv2d") or x.ndim != 4:
         return NotImplemented
+    from dwmr.ops import triton_conv, triton_patch
+
     kernel, usual = tuple(weight.shape[-2:]), groups == 1 and _both(dilation) == (1, 1)
-    if usual and kernel == _both(stride) and _both(padding) == (0, 0) and _divided(x, kernel) and _patches_fit(weight):
-        y = _patch_conv([x, weight])[0]
-    elif usual and kernel == (3, 3) and _both(stride) == (1, 1) == _both(padding) and max(weight.shape) <= MAX_CHANNELS:
-        y = _conv3x3([x.permute(0, 2, 3, 1), weight])[0]
+    stride, padding = _both(stride), _both(padding)
+    if usual and kernel == stride and padding == (0, 0) and _divided(x, kernel) and triton_patch.fits(weight):
+        y = triton_patch.patch_conv([x, weight])[0]
+    elif usual and kernel == (3, 3) and stride == (1, 1) == padding and max(weight.shape) <= MAX_CHANNELS:
+        y = triton_conv.conv3x3([x.permute(0, 2, 3, 1), weight])[0]
     else:
         return _left_to_torch(x)
     y = y.permute(0, 3, 1, 2)
@@ -53,10 +56,12 @@ def conv_transpose2d(
     """x (N, D, H, W) with weight (D, C, k, k)."""
     if not use_triton(x, "conv2d"):
         return NotImplemented
+    from dwmr.ops import triton_patch
+
     apart = tuple(weight.shape[-2:]) == _both(stride) and _both(padding) == (0, 0) == _both(output_padding)
-    if not (apart and groups == 1 and _both(dilation) == (1, 1) and x.ndim == 4 and _patches_fit(weight)):
+    if not (apart and groups == 1 and _both(dilation) == (1, 1) and x.ndim == 4 and triton_patch.fits(weight)):
         return _left_to_torch(x)
-    y = _patch_transpose([x, weight])[0]
+    y = triton_patch.patch_transpose([x, weight])[0]
     return y if bias is None else y + bias[:, None, None]
 
 
@@ -78,52 +83,3 @@ def _both(sides: Any) -> Any:
 
 def _divided(x: Tensor, kernel: tuple[int, ...]) -> bool:
     return x.shape[-2] % kernel[0] == 0 == x.shape[-1] % kernel[1]
-
-
-def _patches_fit(weight: Tensor) -> bool:
-    from dwmr.ops.triton_patch import fits
-
-    return fits(weight)
-
-
-def _conv3x3_kernels(x: Tensor) -> Kernels:
-    from dwmr.ops import triton_conv
-
-    return triton_conv.conv3x3_forward, triton_conv.conv3x3_backward
-
-
-def _conv3x3_fake(inputs: list[Tensor], form: list[float]) -> list[Tensor]:
-    x, weight = inputs
-    runs, count, height, width, channels = x.shape
-    out = x.new_empty(runs, count, height, width, weight.shape[1])
-    return [out, x.new_empty(runs, count, height + 2, width + 2, channels)]
-
-
-def _patch_kernels(x: Tensor) -> Kernels:
-    from dwmr.ops import triton_patch
-
-    return triton_patch.conv_forward, triton_patch.conv_backward
-
-
-def _patch_fake(inputs: list[Tensor], form: list[float]) -> list[Tensor]:
-    x, weight = inputs
-    runs, count, _, height, width = x.shape
-    side = weight.shape[-1]
-    return [x.new_empty(runs, count, height // side, width // side, weight.shape[1])]
-
-
-def _transpose_kernels(x: Tensor) -> Kernels:
-    from dwmr.ops import triton_patch
-
-    return triton_patch.transpose_forward, triton_patch.transpose_backward
-
-
-def _transpose_fake(inputs: list[Tensor], form: list[float]) -> list[Tensor]:
-    from dwmr.ops import triton_patch
-
-    return [triton_patch.transposed_image(*inputs)]
-
-
-_conv3x3 = define("conv3x3", _conv3x3_kernels, _conv3x3_fake)
-_patch_conv = define("patch_conv", _patch_kernels, _patch_fake)
-_patch_transpose = define("patch_transpose", _transpose_kernels, _transpose_fake)

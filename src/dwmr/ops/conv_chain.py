@@ -1,7 +1,6 @@
-"""Convolutions, each perhaps followed by batch normalisation with ReLU, as one chain of C++ kernels on the CPU."""
+"""Convolutions, each perhaps followed by a norm with ReLU, as one chain of C++ kernels on the CPU."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -10,158 +9,139 @@ from torch import Tensor, nn
 
 from dwmr.ops.batch_norm import track
 from dwmr.ops.dispatch import define
+from dwmr.ops.native import Step, call, reused_memory, stacked
 
-Shapes = Sequence[tuple[int, int, int]]
+NONE, OF_IMAGE, OF_BATCH, GIVEN = range(4)  # whose moments a norm takes
+NUMBERS = 9  # of a link's form
 
 
 @dataclass(frozen=True)
 class Link:
-    """A convolution, perhaps with batch norm and ReLU after it; ``residual`` adds the link's input before the ReLU."""
+    """A convolution, perhaps with a norm and ReLU after it; ``residual`` adds the link's input before the ReLU.
+
+    ``doubled`` enlarges the input first, ``pooled`` halves the output.
+    """
 
     conv: nn.Conv2d
-    norm: nn.BatchNorm2d | None = None
+    norm: nn.BatchNorm2d | nn.GroupNorm | None = None
     residual: bool = False
+    pooled: bool = False
+    doubled: nn.Upsample | None = None
+
+    @property
+    def moments(self) -> int:
+        if isinstance(self.norm, nn.BatchNorm2d):
+            return OF_BATCH if self.norm.training else GIVEN
+        return NONE if self.norm is None else OF_IMAGE
 
     @property
     def fits(self) -> bool:
+        """Whether the CPU kernels know this link."""
         conv, norm = self.conv, self.norm
         square = all(len(set(side)) == 1 for side in (conv.kernel_size, conv.stride, conv.dilation, conv.padding))
         known = square and conv.groups == 1 and conv.padding_mode == "zeros" and conv.kernel_size[0] <= 8
-        usual = norm is None or (norm.affine and norm.track_running_stats and norm.momentum is not None)
-        return known and usual
+        if isinstance(norm, nn.BatchNorm2d):
+            usual = norm.affine and norm.track_running_stats and norm.momentum is not None and not self.pooled
+        else:
+            usual = not self.residual and (norm is None or (norm.affine and norm.num_groups == norm.num_channels))
+        return known and usual and self.doubled is None
 
     @property
     def tensors(self) -> list[Tensor]:
-        """Weight, bias, and the norm's scale and shift, as far as there are any."""
+        """Weight, bias, the norm's scale and shift, and its moments if they are given, as far as there are any."""
         norm = self.norm
-        known = (self.conv.weight, self.conv.bias, norm.weight if norm else None, norm.bias if norm else None)
+        known = [self.conv.weight, self.conv.bias, *((norm.weight, norm.bias) if norm else ())]
+        if isinstance(norm, nn.BatchNorm2d) and not norm.training:
+            known += [norm.running_mean, norm.running_var]
         return [each for each in known if each is not None]
 
     @property
     def form(self) -> list[float]:
-        """What the kernels must know besides the tensors: see `_Form`."""
-        conv, norm = self.conv, self.norm
+        """What the kernels must know besides the tensors."""
+        conv, eps = self.conv, self.norm.eps if self.norm else 0.0
         sides = (conv.kernel_size[0], conv.stride[0], conv.dilation[0], cast(int, conv.padding[0]))
-        return [norm.eps if norm else 0.0, *sides, conv.bias is not None, norm is not None, self.residual]
+        return [*sides, conv.bias is not None, self.moments, self.residual, self.pooled, eps]
 
 
-@dataclass(frozen=True)
-class _Form:
-    eps: float
-    kernel: int
-    stride: int
-    dilation: int
-    padding: int
-    biased: int
-    normed: int
-    residual: int
-
-    @property
-    def names(self) -> list[str]:
-        """What the tensors of a link are called in C++."""
-        return ["weight", *(["bias"] if self.biased else []), *(["scale", "shift"] if self.normed else [])]
-
-    def out(self, side: int) -> int:
-        return (side + 2 * self.padding - self.dilation * (self.kernel - 1) - 1) // self.stride + 1
-
-
-def conv_chain(images: Tensor, links: Sequence[Link]) -> Tensor:
-    """Images (N, C, H, W) through all links in training mode, to (N, O · H' · W'); running statistics move on.
-
-    N must be a multiple of the kernels' lanes, see `fits`.
-    """
-    form = [number for link in links for number in link.form]
-    parameters = [each for link in links for each in link.tensors]
-    out, moments, _ = _chain([images, *parameters], form)
-    _, forms, shapes = _described(images, parameters, form)
-    parts = iter(_by_norm(moments, forms, shapes))
-    for link, (_, height, width) in zip(links, shapes, strict=True):
-        if link.norm is not None:
-            track(link.norm, next(parts), next(parts), len(images) * height * width)
+def conv_chain(x: Tensor, links: Sequence[Link]) -> Tensor:
+    """Images (N, C, H, W) through all links, to (N, O, H', W'); running statistics move on in training."""
+    tensors, form = [each for link in links for each in link.tensors], [each for link in links for each in link.form]
+    out, moments, _ = _chain([x, *tensors], [torch.is_grad_enabled(), *form])
+    steps, _ = _described(x, tensors, form) if len(moments) else ((), 0)
+    for place, mean, variance in _of_batch(steps, moments):
+        plane = steps[place + 1].conv.height * steps[place + 1].conv.width
+        track(cast(nn.BatchNorm2d, links[place].norm), mean, variance, len(x) * plane)
     return out
 
 
-@torch.no_grad()
-def conv_chain_eval(images: Tensor, links: Sequence[Link]) -> Tensor:
-    """`conv_chain` by running statistics, without gradient."""
-    norms = [link.norm for link in links if link.norm is not None]
-    running = [cast(Tensor, each) for norm in norms for each in (norm.running_mean, norm.running_var)]
-    form = [number for link in links for number in link.form]
-    return _chain_eval([images, *(each for link in links for each in link.tensors), *running], form)[0]
+def fits(x: Tensor, links: Sequence[Link]) -> bool:
+    """Whether the kernels can take these: with batch norms several links, as one is no faster than PyTorch, and whole
+    vectors of images; by given moments no gradient."""
+    norms = {link.moments for link in links}
+    if not norms.isdisjoint({OF_BATCH, GIVEN}) and (len(links) == 1 or len(x) % call("lanes")):
+        return False
+    return all(link.fits for link in links) and not (GIVEN in norms and torch.is_grad_enabled())
 
 
-def fits(count: int) -> bool:
-    """Whether the kernels can take this many images: whole vectors only."""
-    from dwmr.ops.native import lanes
-
-    return count % lanes() == 0
-
-
-def _described(images: Tensor, parameters: Sequence[Tensor], form: Sequence[float]) -> tuple[Any, list[_Form], Shapes]:
-    """The links as the C++ kernels take them, but for addresses, and the shape of each link's output."""
-    from dwmr.ops.native import Convolution, Step
-
-    forms = [_Form(form[at], *map(int, form[at + 1 : at + 8])) for at in range(0, len(form), 8)]
-    steps = (Step * len(forms))()
-    inputs, height, width = (int(side) for side in images.shape[-3:])
-    shapes, first = [], 0
-    for place, each in enumerate(forms):
-        outputs = parameters[first].shape[-4]
-        sides = (each.kernel, each.stride, each.dilation, each.padding)
-        steps[place] = Step(Convolution(inputs, outputs, height, width, *sides), each.normed, each.residual, each.eps)
-        inputs, height, width = outputs, each.out(height), each.out(width)
-        shapes.append((inputs, height, width))
-        first += len(each.names)
-    return steps, forms, shapes
+def _named(form: Sequence[float]) -> Iterator[tuple[int, str]]:
+    """Of which link each of the tensors is, and what C++ calls it."""
+    for place, at in enumerate(range(0, len(form), NUMBERS)):
+        biased, norm = form[at + 4 : at + 6]
+        names = ["weight", *(["bias"] if biased else []), *(["scale", "shift"] if norm else [])]
+        yield from ((place, name) for name in names + (["mean", "variance"] if norm == GIVEN else []))
 
 
-def _set_addresses(steps: Any, forms: Sequence[_Form], tensors: Sequence[Tensor], prefix: str = "") -> None:
-    rest = iter(tensors)
-    for step, form in zip(steps, forms, strict=True):
-        for name in form.names:
-            setattr(step, prefix + name, next(rest).data_ptr())
+def _described(images: Tensor, tensors: Sequence[Tensor], form: Sequence[float]) -> tuple[Any, int]:
+    """The links as the C++ kernels take them, but for addresses, with one more for the shape (C, H, W) of the outputs;
+    and how many numbers a group of images leaves behind."""
+    steps = (Step * (len(form) // NUMBERS + 1))()
+    steps[0].conv.inputs, steps[0].conv.height, steps[0].conv.width = images.shape[-3:]
+    for step, at in zip(steps, range(0, len(form), NUMBERS)):
+        numbers = map(int, form[at : at + NUMBERS - 1])
+        conv = step.conv
+        conv.kernel, conv.stride, conv.dilation, conv.padding, _, step.norm, step.residual, step.pooled = numbers
+        step.epsilon = form[at + NUMBERS - 1]
+    for (place, name), tensor in zip(_named(form), tensors, strict=True):
+        if name == "weight":
+            steps[place].conv.outputs = tensor.shape[-4]
+    return steps, call("chain_plan", steps, len(steps) - 1)
 
 
-def _set_moments(steps: Any, moments: Sequence[Tensor], mean: str = "mean", variance: str = "variance") -> None:
-    """Where the means and variances of the norms lie, in turn."""
-    rest = iter(moments)
-    for step in steps:
-        if step.normed:
-            setattr(step, mean, next(rest).data_ptr())
-            setattr(step, variance, next(rest).data_ptr())
+def _of_batch(steps: Any, moments: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Of each batch norm in training its place, and its mean and variance out of all moments."""
+    for place, step in enumerate(steps):
+        if step.norm == OF_BATCH:
+            outputs = step.conv.outputs
+            mean, variance, moments = moments[:outputs], moments[outputs : 2 * outputs], moments[2 * outputs :]
+            yield place, mean, variance
 
 
-def _by_norm(moments: Tensor, forms: Sequence[_Form], shapes: Shapes) -> Sequence[Tensor]:
-    """Mean and variance of each norm, which lie one after the other."""
-    return moments.split([shape[0] for shape, form in zip(shapes, forms, strict=True) for _ in range(2 * form.normed)])
-
-
-def _fake(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
-    from dwmr.ops.native import kernels, lanes
-
-    images, *parameters = inputs
-    steps, forms, shapes = _described(images, parameters, form)
-    runs, count = images.shape[:2]
-    saved = kernels().dwmr_chain_saved(steps, len(steps), count // lanes())
-    moments = sum(2 * shape[0] * form.normed for shape, form in zip(shapes, forms, strict=True))
-    return [images.new_empty(runs, *size) for size in ((count, math.prod(shapes[-1])), (moments,), (saved,))]
+def _set_addresses(
+    steps: Any, form: Sequence[float], tensors: Sequence[Tensor], moments: Tensor, gradients: Sequence[Tensor] = ()
+) -> None:
+    for prefix, some in (("", tensors), ("d", gradients)):
+        for (place, name), tensor in zip(_named(form), some):
+            setattr(steps[place], prefix + name, tensor.data_ptr())
+    for place, mean, variance in _of_batch(steps, moments):
+        steps[place].mean, steps[place].variance = mean.data_ptr(), variance.data_ptr()
 
 
 def _forward(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
-    """The outputs (S, N, K), the moments of all norms, and what the backward pass needs."""
-    from dwmr.ops.native import kernels, lanes, reused_memory, stacked
-
+    """The outputs (S, N, O, H', W'), the moments of all batch norms, and what the backward pass needs: ``form`` begins
+    with whether there will be one."""
+    differentiable, *form = form
     found = []
-    for images, *parameters in zip(*(each.contiguous() for each in inputs), strict=True):
-        steps, forms, shapes = _described(images, parameters, form)
-        _set_addresses(steps, forms, parameters)
-        moments = images.new_empty(sum(2 * shape[0] * form.normed for shape, form in zip(shapes, forms, strict=True)))
-        _set_moments(steps, _by_norm(moments, forms, shapes))
-        groups = len(images) // lanes()
-        saved = reused_memory(kernels().dwmr_chain_saved(steps, len(steps), groups))
-        out = images.new_empty(len(images), math.prod(shapes[-1]))
-        pointers = (images.data_ptr(), groups, saved.data_ptr(), out.data_ptr())
-        kernels().dwmr_chain_learn(steps, len(steps), *pointers, torch.get_num_threads())
+    for images, *tensors in zip(*(each.contiguous() for each in inputs), strict=True):
+        steps, room = _described(images, tensors, form)
+        last = steps[len(steps) - 1].conv
+        out = images.new_empty(len(images), last.inputs, last.height, last.width)
+        moments = images.new_empty(sum(2 * step.conv.outputs for step in steps if step.norm == OF_BATCH))
+        _set_addresses(steps, form, tensors, moments)
+        rooms, threads = -(-len(images) // call("lanes")), torch.get_num_threads()
+        if not differentiable and not len(moments):
+            rooms = min(rooms, threads)
+        saved = reused_memory(rooms * room)
+        call("chain", steps, len(steps) - 1, images, len(images), saved, rooms, out, threads)
         found.append((out, moments, saved))
     return stacked(found)
 
@@ -169,38 +149,19 @@ def _forward(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
 def _backward(
     gradient: Tensor, inputs: Sequence[Tensor], saved: Sequence[Tensor], form: Sequence[float], into_images: bool
 ) -> list[Tensor]:
-    from dwmr.ops.native import kernels, lanes, stacked
-
+    """The gradients of the images, if asked for, and of the other tensors."""
+    _, *form = form
     found = []
     runs = zip(gradient.contiguous(), *saved, *(each.contiguous() for each in inputs), strict=True)
-    for arrived, moments, kept, images, *parameters in runs:
-        steps, forms, shapes = _described(images, parameters, form)
-        _set_addresses(steps, forms, parameters)
-        _set_moments(steps, _by_norm(moments, forms, shapes))
-        of_parameters = [torch.zeros_like(each) for each in parameters]
-        _set_addresses(steps, forms, of_parameters, "d")
-        of_images = [torch.empty_like(images)] if into_images else []
-        pointers = [images.data_ptr(), len(images) // lanes(), kept.data_ptr(), arrived.data_ptr()]
-        pointers.append(of_images[0].data_ptr() if into_images else None)
-        kernels().dwmr_chain_back(steps, len(steps), *pointers, torch.get_num_threads())
-        found.append([*of_images, *of_parameters])
+    for arrived, moments, kept, images, *tensors in runs:
+        steps, _ = _described(images, tensors, form)
+        of_images = torch.empty_like(images) if into_images else None
+        of_tensors = [torch.zeros_like(each) for each in tensors]
+        _set_addresses(steps, form, tensors, moments, of_tensors)
+        threads = torch.get_num_threads()
+        call("chain_back", steps, len(steps) - 1, len(images), kept, arrived, of_images, threads)
+        found.append(of_tensors if of_images is None else [of_images, *of_tensors])
     return stacked(found)
 
 
-def _eval(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
-    from dwmr.ops.native import kernels, lanes, stacked
-
-    found = []
-    for images, *rest in zip(*(each.contiguous() for each in inputs), strict=True):
-        steps, forms, shapes = _described(images, rest, form)
-        _set_addresses(steps, forms, rest)
-        _set_moments(steps, rest[sum(len(form.names) for form in forms) :], "running_mean", "running_variance")
-        out = images.new_empty(len(images), math.prod(shapes[-1]))
-        pointers = (images.data_ptr(), len(images) // lanes(), out.data_ptr())
-        kernels().dwmr_chain_apply(steps, len(steps), *pointers, torch.get_num_threads())
-        found.append([out])
-    return stacked(found)
-
-
-_chain = define("conv_chain", lambda images: (_forward, _backward), _fake)
-_chain_eval = define("conv_chain_eval", lambda images: (_eval, None), lambda inputs, form: _fake(inputs, form)[:1])
+_chain = define("conv_chain", _forward, _backward)

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dwmr.ops.dispatch import Kernels, define, on_gpu, use_cpu_kernels, use_triton
+from dwmr.ops.dispatch import define, use_cpu_kernels, use_triton
+from dwmr.ops.native import call
 
 EPS = 1e-6
 
@@ -24,13 +25,13 @@ def standardize(probs: Tensor) -> Tensor:
 def coskewness(probs: Tensor) -> Tensor:
     """The term over all triplets of bits, for probs (N, K)."""
     if use_triton(probs, "coskewness"):
-        from dwmr.ops.triton_coskewness import MAX_SAMPLES
+        from dwmr.ops import triton_coskewness
 
-        if probs.shape[-2] <= MAX_SAMPLES:
-            return _coskewness([probs])[0]
+        if probs.shape[-2] <= triton_coskewness.MAX_SAMPLES:
+            return triton_coskewness.coskewness([probs])[0]
     if use_cpu_kernels(probs, "coskewness"):
         samples, bits = probs.shape[-2:]
-        return 6 * _coskewness([standardize(probs)])[0] / (samples * bits * (bits - 1) * (bits - 2))
+        return 6 * _third([standardize(probs)])[0] / (samples * bits * (bits - 1) * (bits - 2))
     return reference(probs)
 
 
@@ -50,36 +51,20 @@ def reference(probs: Tensor) -> Tensor:
     return distinct / (samples * bits * (bits - 1) * (bits - 2))
 
 
-def _kernels(x: Tensor) -> Kernels:
-    if on_gpu(x):
-        from dwmr.ops import triton_coskewness
-
-        return (lambda inputs, form: triton_coskewness.value_and_gradient(inputs[0], EPS)), _scale_gradient
-    return _third_moments, _scale_gradient
-
-
 def _third_moments(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
     """Σ over i < j < k of |Σ_n x_ni x_nj x_nk| for each run of standardised bits x (S, N, K), and its gradient."""
-    from dwmr.ops.native import kernels
-
     x = inputs[0].contiguous()
     gradients, totals = torch.empty_like(x), []
     for run, gradient in zip(x, gradients, strict=True):
-        pointers = (run.data_ptr(), *run.shape, gradient.data_ptr())
-        totals.append(kernels().dwmr_coskewness(*pointers, torch.get_num_threads()))
+        totals.append(call("coskewness", run, *run.shape, gradient, torch.get_num_threads()))
     return [x.new_tensor(totals), gradients]
 
 
-def _scale_gradient(
+def scale_gradient(
     gradient: Tensor, inputs: Sequence[Tensor], saved: Sequence[Tensor], form: Sequence[float], into_x: bool
 ) -> list[Tensor]:
     """The gradient was formed together with the value."""
     return [saved[0] * gradient[:, None, None]]
 
 
-def _fake(inputs: list[Tensor], form: list[float]) -> list[Tensor]:
-    return [inputs[0].new_empty(len(inputs[0])), torch.empty_like(inputs[0])]
-
-
-# Of probabilities on a GPU, of standardised bits on a CPU.
-_coskewness = define("coskewness", _kernels, _fake)
+_third = define("third_moments", _third_moments, scale_gradient)

@@ -17,6 +17,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from dwmr.ops import native
+
 INTERPRETED = False  # True: Triton kernels take CPU tensors too, for tests in Triton's interpreter
 
 _REPLACEMENTS: dict[Any, Callable[..., Tensor]] = {}
@@ -73,29 +75,18 @@ def has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
-def on_gpu(x: Tensor) -> bool:
-    return x.is_cuda or INTERPRETED
-
-
-def use_triton(x: Tensor, operation: str = "") -> bool:
+def use_triton(x: Tensor, operation: str) -> bool:
     """Whether an operation's Triton kernel may take this tensor."""
-    wanted = _in_use.get() and (not operation or operation != _left_out.get())
-    return wanted and on_gpu(x) and x.dtype == torch.float32 and has_triton()
+    return _wanted(x, operation) and (x.is_cuda or INTERPRETED) and has_triton()
 
 
 def use_cpu_kernels(x: Tensor, operation: str) -> bool:
     """Whether an operation's C++ kernel may take this tensor; the kernels are compiled on first use."""
-    from dwmr.ops.native import library
-
-    wanted = _in_use.get() and operation != _left_out.get()
-    return wanted and x.device.type == "cpu" and x.dtype == torch.float32 and library() is not None
+    return _wanted(x, operation) and x.device.type == "cpu" and native.library() is not None
 
 
-def needs_gradient(x: Tensor) -> bool:
-    """``x.requires_grad``, also inside `torch.vmap`, where it is False of every tensor."""
-    while is_mapped(x):
-        x = torch._C._functorch.get_unwrapped(x)
-    return x.requires_grad
+def _wanted(x: Tensor, operation: str) -> bool:
+    return _in_use.get() and operation != _left_out.get() and x.dtype == torch.float32
 
 
 def is_mapped(x: Tensor) -> bool:
@@ -103,38 +94,22 @@ def is_mapped(x: Tensor) -> bool:
     return torch._C._functorch.is_batchedtensor(x)
 
 
-Kernels = tuple[Callable[..., Sequence[Tensor]], Callable[..., Sequence[Tensor]] | None]
-
-
 def define(
-    name: str, kernels: Callable[[Tensor], Kernels], fake: Callable[..., Sequence[Tensor]]
+    name: str, forward: Callable[..., Sequence[Tensor]], backward: Callable[..., Sequence[Tensor]]
 ) -> Callable[..., list[Tensor]]:
-    """Register ``dwmr::name`` with `torch.library`: implementation, fake kernel, gradient and `torch.vmap` rule.
+    """Register ``dwmr::name`` with `torch.library`: implementation, gradient and `torch.vmap` rule.
 
     Every tensor that the kernels take and return has a leading run axis, so `torch.vmap` only has to merge the axis
     that it maps over with that one. ``form`` holds whatever the kernels must know besides the tensors.
 
     Args:
-        kernels: imports and returns the two kernels for a tensor's device. The first maps (inputs, form) to a list: the
-            result, then whatever the way back needs. The second, None where there is no gradient, maps (gradient,
-            inputs, saved, form, into_first) to the gradients of the inputs, of the first one only if asked for.
-        fake: (inputs, form) to empty tensors of the shapes that the first kernel returns.
+        forward: maps (inputs, form) to a list: the result, then whatever the way back needs.
+        backward: maps (gradient, inputs, saved, form, into_first) to the gradients of the inputs, of the first one
+            only if asked for.
 
     Returns:
-        The operation for tensors of one run: (inputs, form) to what the first kernel returns.
+        The operation for tensors of one run: (inputs, form) to what ``forward`` returns.
     """
-
-    def forward(inputs: list[Tensor], form: list[float]) -> list[Tensor]:
-        return list(kernels(inputs[0])[0](inputs, form))
-
-    def backward(gradient: Tensor, *words: Any) -> list[Tensor]:
-        kernel = kernels(gradient)[1]
-        if kernel is None:
-            raise RuntimeError(f"dwmr::{name} has no gradient")
-        return list(kernel(gradient, *words))
-
-    def fake_backward(gradient: Tensor, inputs: list[Tensor], saved: Any, form: Any, into_first: bool) -> list[Tensor]:
-        return [each.new_empty(each.shape) for each in inputs[0 if into_first else 1 :]]
 
     def setup(ctx: Any, inputs: tuple[list[Tensor], list[float]], output: list[Tensor]) -> None:
         # Outputs that only serve the backward pass get no gradient: zeros of their size would cost more than the pass.
@@ -149,9 +124,9 @@ def define(
         nothing: Any = None if ctx.form else []  # an empty list counts as one of tensors
         return (found if into_first else [None, *found]), nothing
 
-    op = _register(name, "(Tensor[] inputs, float[] form) -> Tensor[]", forward, fake)
+    op = _register(name, "(Tensor[] inputs, float[] form) -> Tensor[]", forward)
     schema = "(Tensor gradient, Tensor[] inputs, Tensor[] saved, float[] form, bool into_first) -> Tensor[]"
-    back = _register(f"{name}_backward", schema, backward, fake_backward)
+    back = _register(f"{name}_backward", schema, backward)
     torch.library.register_autograd(f"dwmr::{name}", differentiate, setup_context=setup, lib=_LIBRARY)
 
     def of_one_run(inputs: Sequence[Tensor], form: Sequence[float] = ()) -> list[Tensor]:
@@ -161,11 +136,10 @@ def define(
     return of_one_run
 
 
-def _register(name: str, schema: str, forward: Callable[..., Any], fake: Callable[..., Any]) -> Callable[..., Any]:
+def _register(name: str, schema: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
     _LIBRARY.define(f"{name}{schema}")
-    _LIBRARY.impl(name, forward, "CompositeExplicitAutograd")
+    _LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
     op = getattr(torch.ops.dwmr, name).default
-    torch.library.register_fake(f"dwmr::{name}", lambda *words: list(fake(*words)), lib=_LIBRARY)
     torch.library.register_vmap(f"dwmr::{name}", functools.partial(_merge_runs, op), lib=_LIBRARY)
     return op
 

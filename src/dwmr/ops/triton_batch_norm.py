@@ -15,12 +15,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from dwmr.ops.dispatch import define
+
 PROGRAMS = 1024  # over all runs
 MAX_GROUPS = 256  # programs per run
 NUMBERS = 4096  # in one step of a program
 
 
-def forward(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
+def _forward(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
     """x (S, M, C) normalised by its own moments, and these: mean and variance (S, C).
 
     ``inputs`` are x, weight and bias, ``form`` what is added to the variance.
@@ -34,7 +36,7 @@ def forward(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
     return [y, mean, var]
 
 
-def backward(
+def _backward(
     gradient: Tensor, inputs: Sequence[Tensor], saved: Sequence[Tensor], form: Sequence[float], into_x: bool
 ) -> list[Tensor]:
     """The gradients of x, if asked for, weight and bias."""
@@ -48,6 +50,9 @@ def backward(
     return [dx, d_weight, d_bias] if into_x else [d_weight, d_bias]
 
 
+batch_norm = define("batch_norm", _forward, _backward)
+
+
 def _launch(x: Tensor) -> tuple[tuple[int, int], dict[str, Any]]:
     """The programs of a kernel, (runs, groups of rows), and what all kernels are told of x."""
     runs, rows, channels = x.shape
@@ -55,14 +60,8 @@ def _launch(x: Tensor) -> tuple[tuple[int, int], dict[str, Any]]:
     block = max(16, NUMBERS // padded)
     groups = min(MAX_GROUPS, triton.next_power_of_2(triton.cdiv(PROGRAMS, runs)))
     steps = triton.cdiv(triton.cdiv(rows, block), groups)
-    return (runs, groups), {
-        "rows": rows,
-        "steps": steps,
-        "GROUPS": groups,
-        "C": channels,
-        "CP": padded,
-        "BLOCK": block,
-    }
+    sizes = {"rows": rows, "steps": steps, "GROUPS": groups, "C": channels, "CP": padded, "BLOCK": block}
+    return (runs, groups), sizes
 
 
 @triton.jit

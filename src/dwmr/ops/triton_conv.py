@@ -24,6 +24,7 @@ import triton.language as tl
 from torch import Tensor
 
 from dwmr.errors import InputError
+from dwmr.ops.dispatch import define
 from dwmr.ops.triton_norm import storable
 
 STORAGE = torch.float16  # of activations and gradients between layers
@@ -103,14 +104,14 @@ def convolve(x: Tensor, weight: Tensor, transposed: bool = False, copies: bool =
     return result
 
 
-def conv3x3_forward(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
+def _conv3x3_forward(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
     """x (S, N, H, W, C) with weight (S, O, C, 3, 3) to (S, N, H, W, O); and x with a border of zeros."""
     x, weight = inputs
     wide = framed(x.flatten(0, 1))
     return [convolve(wide, weight.contiguous()).unflatten(0, x.shape[:2]), wide.unflatten(0, x.shape[:2])]
 
 
-def conv3x3_backward(
+def _conv3x3_backward(
     gradient: Tensor, inputs: Sequence[Tensor], saved: Sequence[Tensor], form: Sequence[float], into_x: bool
 ) -> list[Tensor]:
     """The gradients of x, if asked for, and of the weight."""
@@ -119,6 +120,9 @@ def conv3x3_backward(
     if not into_x:
         return [of_weight]
     return [convolve(back, weight, transposed=True).unflatten(0, gradient.shape[:2]), of_weight]
+
+
+conv3x3 = define("conv3x3", _conv3x3_forward, _conv3x3_backward)
 
 
 def check_size(x: Tensor, other: Tensor, runs: int) -> None:

@@ -12,10 +12,15 @@ The reference is `dwmr.ops.coskewness.reference`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from dwmr.ops.coskewness import EPS, scale_gradient
+from dwmr.ops.dispatch import define
 
 # Products in half precision, which has TF32's digits (standardised bits of N samples are below √N): values to 1e-3; of
 # the gradient, a sum of signs, the few that rounding flips. "tf32x3" is precise.
@@ -26,12 +31,9 @@ PROGRAMS = 528  # enough to fill the largest GPUs a few times over
 WARPS = 8  # with four, the registers do not hold a program's numbers
 
 
-def value_and_gradient(probs: Tensor, eps: float) -> list[Tensor]:
-    """The term (S,) over all triplets for float32 probs (S, N, K) with N ≤ `MAX_SAMPLES`, and its gradient.
-
-    ``eps`` is added to the bits' deviations.
-    """
-    probs = probs.contiguous()
+def _value_and_gradient(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
+    """The term (S,) over all triplets for float32 probs (S, N, K) with N ≤ `MAX_SAMPLES`, and its gradient."""
+    probs = inputs[0].contiguous()
     runs, samples, bits = probs.shape
     block_n = max(16, triton.next_power_of_2(samples))
     block = 32 if block_n <= 256 else 16
@@ -41,7 +43,7 @@ def value_and_gradient(probs: Tensor, eps: float) -> list[Tensor]:
     chunks = triton.cdiv(bits, chunk)
     x, std = torch.empty_like(probs), probs.new_empty(runs, bits)
     columns = (runs, triton.cdiv(bits, COLUMNS))
-    _standardize[columns](probs, x, std, samples, bits, eps, N=block_n, BLOCK=COLUMNS)
+    _standardize[columns](probs, x, std, samples, bits, EPS, N=block_n, BLOCK=COLUMNS)
     loss = probs.new_empty(runs, chunks, blocks)
     pulls = probs.new_empty(runs, chunks, samples, bits)
     _third_moments[(runs, blocks, chunks)](
@@ -49,8 +51,11 @@ def value_and_gradient(probs: Tensor, eps: float) -> list[Tensor]:
     )
     factor = 6 / (samples * bits * (bits - 1) * (bits - 2))
     gradient = torch.empty_like(probs)
-    _pull_back[columns](x, std, pulls.sum(1), gradient, samples, bits, factor, eps, N=block_n, BLOCK=COLUMNS)
+    _pull_back[columns](x, std, pulls.sum(1), gradient, samples, bits, factor, EPS, N=block_n, BLOCK=COLUMNS)
     return [loss.sum((1, 2)) * (factor / 3), gradient]
+
+
+coskewness = define("coskewness", _value_and_gradient, scale_gradient)
 
 
 @triton.jit

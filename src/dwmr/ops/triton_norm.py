@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-EPS = 1e-5  # torch.nn.GroupNorm's
+from dwmr.ops.conv_blocks import EPS
 
 
 def normalize(y: Tensor, scale: Tensor, shift: Tensor, pool: bool) -> tuple[Tensor, Tensor]:

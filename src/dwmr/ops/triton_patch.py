@@ -22,6 +22,7 @@ import triton.language as tl
 from torch import Tensor
 
 from dwmr.ops import triton_conv
+from dwmr.ops.dispatch import define
 from dwmr.ops.triton_conv import check_size, of_runs, padded_size
 
 NUMBERS = 4096  # of patches in one step of a program
@@ -39,13 +40,13 @@ def fits(weight: Tensor) -> bool:
     return height == width and _power_of_two(width) and small
 
 
-def conv_forward(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
+def _conv_forward(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
     """x (S, N, C, H, W), sides divisible by k, with weight (S, O, C, k, k) to (S, N, H / k, W / k, O)."""
     x, weight = _in_order(inputs[0]), of_runs(inputs[1])
     return [_as_image(_gather(x, weight), x, weight)]
 
 
-def conv_backward(
+def _conv_backward(
     gradient: Tensor, inputs: Sequence[Tensor], saved: Sequence[Tensor], form: Sequence[float], into_x: bool
 ) -> list[Tensor]:
     """The gradients of x, if asked for, and of the weight, from that of the outputs (S, N, H / k, W / k, O)."""
@@ -54,22 +55,19 @@ def conv_backward(
     return [_scatter(arrived, weight, torch.empty_like(x)), of_weight] if into_x else [of_weight]
 
 
-def transpose_forward(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
+def _transpose_forward(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
     """x (S, N, D, H, W) with weight (S, D, C, k, k) to (S, N, C, k · H, k · W), many channels last in memory."""
     x, weight = inputs[0], of_runs(inputs[1])
-    return [_scatter(_as_rows(x), weight, transposed_image(x, weight))]
-
-
-def transposed_image(x: Tensor, weight: Tensor) -> Tensor:
-    """An empty image for `transpose_forward`."""
     runs, count, _, height, width = x.shape
     channels, side = weight.shape[2:4]
     if channels >= 16 and _power_of_two(channels):
-        return x.new_empty(runs, count, side * height, side * width, channels).permute(0, 1, 4, 2, 3)
-    return x.new_empty(runs, count, channels, side * height, side * width)
+        image = x.new_empty(runs, count, side * height, side * width, channels).permute(0, 1, 4, 2, 3)
+    else:
+        image = x.new_empty(runs, count, channels, side * height, side * width)
+    return [_scatter(_as_rows(x), weight, image)]
 
 
-def transpose_backward(
+def _transpose_backward(
     gradient: Tensor, inputs: Sequence[Tensor], saved: Sequence[Tensor], form: Sequence[float], into_x: bool
 ) -> list[Tensor]:
     """The gradients of x, if asked for, and of the weight."""
@@ -78,6 +76,10 @@ def transpose_backward(
     if not into_x:
         return [of_weight]
     return [_as_image(_gather(gradient, weight), gradient, weight).permute(0, 1, 4, 2, 3), of_weight]
+
+
+patch_conv = define("patch_conv", _conv_forward, _conv_backward)
+patch_transpose = define("patch_transpose", _transpose_forward, _transpose_backward)
 
 
 def _power_of_two(number: int) -> bool:

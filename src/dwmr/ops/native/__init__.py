@@ -15,9 +15,7 @@ from torch import Tensor
 
 from dwmr.ops.native.build import library
 
-__all__ = ["Block", "Step", "kernels", "lanes", "library", "reused_memory", "stacked"]
-
-_ADDRESS = ctypes.c_void_p
+__all__ = ["Step", "call", "library", "reused_memory", "stacked"]
 
 
 class Convolution(ctypes.Structure):
@@ -29,39 +27,22 @@ class Convolution(ctypes.Structure):
     ]
 
 
-class Block(ctypes.Structure):
-    """Convolution, norm of each image, ReLU and perhaps pooling, as declared in `features.cpp`."""
-
-    _fields_ = [
-        *((name, ctypes.c_int) for name in ("inputs", "outputs", "height", "width", "pooled")),
-        ("epsilon", ctypes.c_float),
-        *((name, _ADDRESS) for name in ("weight", "scale", "shift", "dweight", "dscale", "dshift")),
-    ]
-
-
 class Step(ctypes.Structure):
-    """Convolution, perhaps followed by batch norm, a residual and ReLU, as declared in `chain.cpp`."""
+    """A convolution with what follows it, as declared in `chain.cpp`."""
 
     _fields_ = [
         ("conv", Convolution),
-        *((name, ctypes.c_int) for name in ("normed", "residual")),
+        *((name, ctypes.c_int) for name in ("norm", "residual", "pooled")),
         ("epsilon", ctypes.c_float),
-        *((name, _ADDRESS) for name in ("weight", "bias", "scale", "shift", "running_mean", "running_variance")),
-        *((name, _ADDRESS) for name in ("dweight", "dbias", "dscale", "dshift", "mean", "variance")),
+        *((name, ctypes.c_void_p) for name in ("weight", "bias", "scale", "shift", "mean", "variance")),
+        *((name, ctypes.c_void_p) for name in ("dweight", "dbias", "dscale", "dshift")),
     ]
 
 
-def kernels() -> Any:
-    """The loaded library; only called where `library()` was found."""
-    loaded = library()
-    if loaded is None:
-        raise RuntimeError("the C++ kernels are not available")
-    return loaded
-
-
-def lanes() -> int:
-    """Images side by side in one vector."""
-    return kernels().dwmr_lanes()
+def call(name: str, *arguments: Any) -> Any:
+    """A kernel's result, where `library()` was found; tensors are passed by address."""
+    addresses = [ctypes.c_void_p(each.data_ptr()) if isinstance(each, Tensor) else each for each in arguments]
+    return getattr(library(), f"dwmr_{name}")(*addresses)
 
 
 _free: dict[int, list[np.ndarray]] = defaultdict(list)

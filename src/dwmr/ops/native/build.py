@@ -10,7 +10,6 @@ import functools
 import hashlib
 import logging
 import os
-import platform
 import shutil
 import subprocess
 import tempfile
@@ -29,31 +28,44 @@ log = logging.getLogger("dwmr")
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """The kernels, compiled if need be; None if they cannot be built, and the log says why."""
-    path = _compiled_path()
-    if path is None or not (path.exists() or _build(path)):
+    own = os.environ.get("CXX")
+    compiler = next((found for name in ((own,) if own else COMPILERS) if (found := shutil.which(name))), None)
+    if compiler is None:
         return None
     try:
-        loaded = ctypes.CDLL(str(path))
-    except OSError as error:
-        log.info("the compiled kernels cannot be loaded: %s", error)
+        loaded = ctypes.CDLL(str(_compiled(compiler)))
+    except subprocess.CalledProcessError as error:
+        first = next((line for line in error.stderr.splitlines() if "error" in line), error.stderr.partition("\n")[0])
+        log.info("the C++ kernels do not compile here, going on without them: %s", first)
         return None
-    whole, address, size = ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t
-    signatures: dict[str, tuple[object, list[object]]] = {
-        "lanes": (whole, []),
-        "chain_saved": (size, [address, whole, whole]),
-        "chain_apply": (None, [address, whole, address, whole, address, whole]),
-        "chain_learn": (None, [address, whole, address, whole, address, address, whole]),
-        "chain_back": (None, [address, whole, address, whole, address, address, address, whole]),
-        "features_saved": (size, [address, whole, whole]),
-        "features": (None, [address, whole, address, whole, address, address, whole]),
-        "features_back": (None, [address, whole, whole, address, address, whole]),
-        "coskewness": (ctypes.c_double, [address, whole, whole, address, whole]),
-    }
-    for name, (result, arguments) in signatures.items():
-        function = getattr(loaded, f"dwmr_{name}")
-        function.restype, function.argtypes = result, arguments
+    except (OSError, subprocess.TimeoutExpired) as error:
+        log.info("the C++ kernels cannot be compiled or loaded here, going on without them: %s", error)
+        return None
+    loaded.dwmr_chain_plan.restype = ctypes.c_size_t
+    loaded.dwmr_coskewness.restype = ctypes.c_double
     _keep_freed_memory()
     return loaded
+
+
+def _compiled(compiler: str) -> Path:
+    """The compiled file, named by a digest of sources, compiler and processor: machines may share a cache folder."""
+    # What the compiler defines tells its version and the processor's features.
+    macros = _output([compiler, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull])
+    sources = sorted([*SOURCES.glob("*.cpp"), *SOURCES.glob("*.h")])
+    parts = [macros, *FLAGS, *(source.read_text() for source in sources)]
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    path = cache_folder() / "native" / f"kernels-{digest}.so"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            made = Path(folder) / path.name
+            _output([compiler, *FLAGS, *(str(each) for each in sources if each.suffix == ".cpp"), "-o", str(made)])
+            os.replace(made, path)
+    return path
+
+
+def _output(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
 
 
 def _keep_freed_memory() -> None:
@@ -65,54 +77,3 @@ def _keep_freed_memory() -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(trim_threshold, KEPT_MEMORY)
         libc.mallopt(map_threshold, 32 * 2**20)
-
-
-def _compiled_path() -> Path | None:
-    """The compiled file, named by a digest of sources, compiler and processor."""
-    compiler = _compiler()
-    if compiler is None:
-        return None
-    about = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
-    parts = [about, platform.machine(), _processor(), *FLAGS]
-    parts += [source.read_text() for source in sorted([*SOURCES.glob("*.cpp"), *SOURCES.glob("*.h")])]
-    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-    return cache_folder() / "native" / f"kernels-{digest}.so"
-
-
-def _compiler() -> str | None:
-    own = os.environ.get("CXX")
-    return next((found for name in ((own,) if own else COMPILERS) if (found := shutil.which(name))), None)
-
-
-def _processor() -> str:
-    """The processor's features, because several machines may share a cache folder."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
-
-
-def _build(path: Path) -> bool:
-    compiler = _compiler()
-    assert compiler is not None
-    sources = [str(source) for source in sorted(SOURCES.glob("*.cpp"))]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            made = Path(folder) / path.name
-            subprocess.run(
-                [compiler, *FLAGS, *sources, "-o", str(made)], capture_output=True, text=True, check=True, timeout=300
-            )
-            os.replace(made, path)
-    except subprocess.CalledProcessError as error:
-        log.info("the C++ kernels do not compile here, going on without them: %s", _first_error(error.stderr))
-        return False
-    except (OSError, subprocess.TimeoutExpired) as error:
-        log.info("the C++ kernels cannot be compiled here, going on without them: %s", error)
-        return False
-    return True
-
-
-def _first_error(text: str) -> str:
-    return next((line for line in text.splitlines() if "error" in line), text.strip().partition("\n")[0])

@@ -1,114 +1,238 @@
-// A chain of steps on small images, forward and back: a convolution with bias, then perhaps batch norm with ReLU, and
-// with the step's own input added before the ReLU. Each thread keeps its groups of images through all steps, so what a
-// step wrote is still in that core's cache; the threads meet only where a batch norm needs the sums of all.
+// A chain of steps on small images, forward and back. A step is a convolution, then perhaps a norm with ReLU, either with
+// the step's own input added before the ReLU or with 2×2 mean pooling after it (an odd last row or column is dropped).
+// A group of images passes through the steps while it stays in a core's cache; the threads meet only where a batch norm
+// needs the sums of all.
 
 #include <vector>
 
 #include "convolution.h"
 
+enum Norm { NONE, OF_IMAGE, OF_BATCH, GIVEN };  // by the moments of each image, of the batch, or by given ones
+
 extern "C" struct Step {
     Convolution conv;
-    int normed, residual;
+    int norm, residual, pooled;  // residual only with moments of a batch or given ones, pooled only with an image's
     float epsilon;
     const float *weight, *bias, *scale, *shift;  // bias may be null; scale and shift only if normed
-    const float *running_mean, *running_variance;
-    float *dweight, *dbias, *dscale, *dshift;  // gradients, added to
-    float *mean, *variance;                    // out: of this batch, if normed
+    float *mean, *variance;                      // given, or of this batch (out)
+    float *dweight, *dbias, *dscale, *dshift;    // gradients, added to
 };
 
 namespace {
 
 size_t in_size(const Step& s) { return size_t(s.conv.inputs) * s.conv.height * s.conv.width; }
-size_t out_size(const Step& s) { return s.conv.outputs * s.conv.out_plane(); }
+size_t convolved_size(const Step& s) { return s.conv.outputs * s.conv.out_plane(); }
 size_t weights(const Step& s) { return s.conv.weights() + 3 * s.conv.outputs; }  // with bias, scale and shift
 
-size_t largest(const Step* steps, int depth) {
-    size_t size = 0;
-    for (const Step* s = steps; s < steps + depth; s++) size = std::max({size, in_size(*s), out_size(*s)});
-    return size;
-}
-
-// Where a step's convolution and output of all groups lie in what a pass keeps.
-struct Kept {
-    vec *y, *out;
+struct Room {  // what a group leaves behind in a step: the framed input, the convolution, its moments
+    vec *in, *y, *mean, *rate;
 };
 
-std::vector<Kept> kept_in(const Step* steps, int depth, int groups, vec* memory) {
-    std::vector<Kept> all_kept;
-    for (const Step* s = steps; s < steps + depth; s++) {
-        vec* out = s->normed ? memory + groups * out_size(*s) : memory;
-        all_kept.push_back({memory, out});
-        memory = out + groups * out_size(*s);
-    }
-    return all_kept;
-}
-
-// A step's input with its frame.
-const vec* framed(const Step& s, const vec* in, vec* room) {
-    if (!s.conv.padding) return in;
-    frame(s.conv.inputs, s.conv.height, s.conv.width, s.conv.padding, in, room);
-    return room;
-}
-
-size_t framed_size(const Step* steps, int depth) {
+size_t room_size(const Step* steps, int depth) {
     size_t size = 0;
     for (const Step* s = steps; s < steps + depth; s++)
-        size = std::max({size, s->conv.inputs * s->conv.framed(), s->conv.outputs * s->conv.turned().framed()});
+        size += s->conv.inputs * s->conv.framed() + convolved_size(*s) + 2 * s->conv.outputs;
     return size;
 }
 
-// out = ReLU(gain · y + level + residual), the residual perhaps null.
-void rectify(int channels, size_t plane, const vec* y, const vec* residual, const float* gain, const float* level, vec* out) {
-    for (int k = 0; k < channels; k++)
-        for (size_t p = k * plane; p < (k + 1) * plane; p++) {
-            vec z = y[p] * gain[k] + level[k];
-            if (residual) z += residual[p];
-            out[p] = z < 0 ? vec{} : z;  // NaN stays NaN
-        }
+std::vector<Room> rooms_in(const Step* steps, int depth, vec* memory) {
+    std::vector<Room> rooms;
+    for (const Step* s = steps; s < steps + depth; s++) {
+        vec* y = memory + s->conv.inputs * s->conv.framed();
+        vec* mean = y + convolved_size(*s);
+        rooms.push_back({memory, y, mean, mean + s->conv.outputs});
+        memory = mean + 2 * s->conv.outputs;
+    }
+    return rooms;
 }
 
-struct Norm {  // of one step and batch
-    std::vector<float> mean, rate, gain, level;
+// Where groups wait for each other: 0, the steps after a batch norm, and `depth` + 1, as leaving the chain is a step, too.
+std::vector<int> stages_of(const Step* steps, int depth) {
+    std::vector<int> stages = {0};
+    for (int k = 0; k < depth; k++)
+        if (steps[k].norm == OF_BATCH) stages.push_back(k + 1);
+    stages.push_back(depth + 1);
+    return stages;
+}
 
-    Norm(const Step& s, const float* batch_mean, const float* batch_variance) {
-        for (int k = 0; k < s.conv.outputs; k++) {
-            mean.push_back(batch_mean[k]);
-            rate.push_back(1 / std::sqrt(batch_variance[k] + s.epsilon));
-            gain.push_back(s.scale[k] * rate[k]);
-            level.push_back(s.shift[k] - mean[k] * gain[k]);
+size_t most_channels(const Step* steps, int depth) {
+    return std::max_element(steps, steps + depth, [](auto& a, auto& b) { return a.conv.outputs < b.conv.outputs; })->conv.outputs;
+}
+
+template <class Term>
+vec summed(size_t count, Term term) {
+    vec sum[4] = {};
+    for (size_t k = 0; k < count; k++) sum[k & 3] += term(k);
+    return sum[0] + sum[1] + sum[2] + sum[3];
+}
+
+// Mean and 1 / sqrt(variance + ε) of each channel of each image.
+void image_moments(const Step& s, const Room& room) {
+    const size_t n = s.conv.out_plane();
+    for (int o = 0; o < s.conv.outputs; o++) {
+        const vec* y = room.y + o * n;
+        const vec mean = summed(n, [&](size_t k) { return y[k]; }) / float(n);
+        vec rate = summed(n, [&](size_t k) { return (y[k] - mean) * (y[k] - mean); }) / float(n) + s.epsilon;
+        for (int lane = 0; lane < LANES; lane++) rate[lane] = 1 / std::sqrt(rate[lane]);
+        room.mean[o] = mean;
+        room.rate[o] = rate;
+    }
+}
+
+// Mean and sum of squared deviations of each channel of one group, (channels, 2).
+void group_moments(const Step& s, const Room& room, double* part) {
+    const size_t n = s.conv.out_plane();
+    for (int o = 0; o < s.conv.outputs; o++) {
+        const vec* y = room.y + o * n;
+        const float mean = total(summed(n, [&](size_t k) { return y[k]; })) / float(n * LANES);
+        *part++ = mean;
+        *part++ = total(summed(n, [&](size_t k) { return (y[k] - mean) * (y[k] - mean); }));
+    }
+}
+
+// A batch's moments from those of its groups, (groups, channels, 2).
+void batch_moments(const Step& s, int groups, const std::vector<double>& parts) {
+    const double size = double(s.conv.out_plane()) * LANES;
+    for (int o = 0; o < s.conv.outputs; o++) {
+        double mean = 0, squares = 0;
+        for (int g = 0; g < groups; g++) mean += parts[(size_t(g) * s.conv.outputs + o) * 2] / groups;
+        for (int g = 0; g < groups; g++) {
+            const double* part = &parts[(size_t(g) * s.conv.outputs + o) * 2];
+            squares += part[1] + size * (part[0] - mean) * (part[0] - mean);
         }
+        s.mean[o] = float(mean);
+        s.variance[o] = float(squares / (size * groups));
+    }
+}
+
+struct Normed {  // a channel before its ReLU
+    const vec mean, rate, gain, level;
+    const vec *y, *added;  // the latter may be null
+    const int width, added_width;
+
+    Normed(const Step& s, const Room& room, int o)
+        : mean(room.mean[o]), rate(room.rate[o]), gain(rate * s.scale[o]), level(s.shift[o] - mean * gain),
+          y(room.y + o * s.conv.out_plane()), added(s.residual ? room.in + o * s.conv.framed() + s.conv.corner() : nullptr),
+          width(s.conv.out_width()), added_width(s.conv.cols()) {}
+
+    vec operator()(int r, int c) const {
+        const vec z = y[r * width + c] * gain + level;
+        return added ? z + added[r * added_width + c] : z;
     }
 };
 
-// Mean and sum of squared deviations of one group's channel.
-void moments(const vec* y, size_t plane, double* mean, double* squares) {
-    vec sum[4] = {}, square[4] = {};
-    for (size_t p = 0; p < plane; p++) sum[p & 3] += y[p];
-    const float middle = total(sum[0] + sum[1] + sum[2] + sum[3]) / float(plane * LANES);
-    for (size_t p = 0; p < plane; p++) square[p & 3] += (y[p] - middle) * (y[p] - middle);
-    *mean = middle;
-    *squares = total(square[0] + square[1] + square[2] + square[3]);
-}
-
-// Those of all groups from each group's, (groups, channels, 2).
-void pool(const std::vector<double>& parts, int groups, int channels, size_t plane, float* mean, float* variance) {
-    const double size = double(plane) * LANES;
-    for (int k = 0; k < channels; k++) {
-        double middle = 0, squares = 0;
-        for (int g = 0; g < groups; g++) middle += parts[(size_t(g) * channels + k) * 2] / groups;
-        for (int g = 0; g < groups; g++) {
-            const double* part = &parts[(size_t(g) * channels + k) * 2];
-            squares += part[1] + size * (part[0] - middle) * (part[0] - middle);
-        }
-        mean[k] = float(middle);
-        variance[k] = float(squares / (size * groups));
+// Norm, residual, ReLU and pooling of SIDE × SIDE pixels, into planes of the given size and row length.
+template <int SIDE>
+void activate(const Step& s, const Room& room, vec* out, size_t out_plane, int out_row) {
+    const int rows = s.conv.out_height() / SIDE, cols = s.conv.out_width() / SIDE;
+    for (int o = 0; o < s.conv.outputs; o++, out += out_plane) {
+        const Normed normed(s, room, o);
+        for (int r = 0; r < rows; r++)
+            for (int c = 0; c < cols; c++) {
+                vec sum = {};
+                for (int k = 0; k < SIDE * SIDE; k++) {
+                    const vec z = normed(r * SIDE + k / SIDE, c * SIDE + k % SIDE);
+                    sum += z < 0 ? vec{} : z;  // NaN stays NaN
+                }
+                out[r * out_row + c] = sum / float(SIDE * SIDE);
+            }
     }
 }
 
-std::vector<Weights> prepared(const Step* steps, int depth) {
-    std::vector<Weights> all_weights;
-    for (const Step* s = steps; s < steps + depth; s++) all_weights.emplace_back(s->conv, s->weight, false);
-    return all_weights;
+// What a step gives to the next.
+void leave(const Step& s, const Room& room, vec* out, size_t out_plane, int out_row) {
+    if (s.norm == NONE) {
+        const int width = s.conv.out_width();
+        for (int o = 0; o < s.conv.outputs; o++)
+            for (int r = 0; r < s.conv.out_height(); r++)
+                std::memcpy(out + o * out_plane + r * out_row, room.y + o * s.conv.out_plane() + r * width, width * sizeof(vec));
+        return;
+    }
+    for (int o = 0; s.norm != OF_IMAGE && o < s.conv.outputs; o++) {
+        room.mean[o] = all(s.mean[o]);
+        room.rate[o] = all(1 / std::sqrt(s.variance[o] + s.epsilon));
+    }
+    (s.pooled ? activate<2> : activate<1>)(s, room, out, out_plane, out_row);
+}
+
+// From the gradient at a step's output to the one at its convolution, normed by image; adds those of scale and shift.
+template <int SIDE>
+void deactivate(const Step& s, const Room& room, const vec* dout, vec* dy, float* dscale, float* dshift) {
+    constexpr float SHARE = 1.0f / (SIDE * SIDE);
+    const int height = s.conv.out_height(), width = s.conv.out_width(), rows = height / SIDE, cols = width / SIDE;
+    const float n = float(s.conv.out_plane());
+    for (int o = 0; o < s.conv.outputs; o++, dout += size_t(rows) * cols, dy += s.conv.out_plane()) {
+        const Normed normed(s, room, o);
+        vec sum = {}, with = {};
+        for (int r = 0; r < rows; r++)
+            for (int c = 0; c < cols; c++) {
+                const vec d = dout[r * cols + c];
+                for (int k = 0; k < SIDE * SIDE; k++) {
+                    const int up = r * SIDE + k / SIDE, across = c * SIDE + k % SIDE;
+                    const vec pulled = normed(up, across) > 0 ? d : vec{};
+                    sum += pulled;
+                    with += pulled * normed.y[up * width + across];
+                }
+            }
+        sum *= SHARE;
+        with = (with * SHARE - sum * normed.mean) * normed.rate;
+        dshift[o] += total(sum);
+        dscale[o] += total(with);
+        // dy = gain (d − Σd / n − x̂ Σdx̂ / n) with x̂ = (y − mean) rate, as a line in y
+        const vec slope = -normed.gain * normed.rate * with / n, start = -normed.gain * sum / n - slope * normed.mean;
+        const vec weight = normed.gain * SHARE;
+        for (int r = 0; r < rows; r++)
+            for (int c = 0; c < cols; c++) {
+                const vec d = weight * dout[r * cols + c];
+                for (int k = 0; k < SIDE * SIDE; k++) {
+                    const int up = r * SIDE + k / SIDE, across = c * SIDE + k % SIDE, at = up * width + across;
+                    dy[at] = slope * normed.y[at] + start + (normed(up, across) > 0 ? d : vec{});
+                }
+            }
+        for (int r = 0; r < height; r++)  // what pooling dropped
+            for (int c = r < rows * SIDE ? cols * SIDE : 0; c < width; c++)
+                dy[r * width + c] = slope * normed.y[r * width + c] + start;
+    }
+}
+
+// Through the ReLU of a batch norm, in place; and of each channel Σd and Σdx̂, (channels, 2).
+void rectify_back(const Step& s, const Room& room, vec* d, float* part) {
+    const int height = s.conv.out_height(), width = s.conv.out_width();
+    for (int o = 0; o < s.conv.outputs; o++) {
+        const Normed normed(s, room, o);
+        vec sum = {}, with = {};
+        for (int r = 0; r < height; r++)
+            for (int c = 0; c < width; c++, d++) {
+                *d = normed(r, c) > 0 ? *d : vec{};
+                sum += *d;
+                with += *d * (normed.y[r * width + c] - normed.mean);
+            }
+        *part++ = total(sum);
+        *part++ = total(with) * normed.rate[0];
+    }
+}
+
+struct Line {  // dy = gain (d − Σd / n − x̂ Σdx̂ / n) as a line in y, of a channel of a batch norm
+    float gain, slope, level;
+};
+
+// The lines of all channels from every group's sums, (groups, channels, 2); adds to the gradients of scale and shift.
+std::vector<Line> lines_of(const Step& s, int groups, const std::vector<float>& parts) {
+    std::vector<Line> lines;
+    const double count = double(groups) * s.conv.out_plane() * LANES;
+    for (int o = 0; o < s.conv.outputs; o++) {
+        double sum = 0, with = 0;
+        for (int g = 0; g < groups; g++) {
+            sum += parts[(size_t(g) * s.conv.outputs + o) * 2];
+            with += parts[(size_t(g) * s.conv.outputs + o) * 2 + 1];
+        }
+        const float rate = 1 / std::sqrt(s.variance[o] + s.epsilon), gain = s.scale[o] * rate;
+        const float slope = float(-gain * rate * with / count);
+        lines.push_back({gain, slope, float(-gain * sum / count) - slope * s.mean[o]});
+        s.dscale[o] += float(with);
+        s.dshift[o] += float(sum);
+    }
+    return lines;
 }
 
 }  // namespace
@@ -117,167 +241,129 @@ extern "C" {
 
 int dwmr_lanes() { return LANES; }
 
-// Floats that a learning pass keeps for the way back.
-size_t dwmr_chain_saved(const Step* steps, int depth, int groups) {
-    size_t size = 0;
-    for (const Step* s = steps; s < steps + depth; s++) size += groups * out_size(*s) * (s->normed ? 2 : 1);
-    return size * LANES;
-}
-
-// groups · LANES images to (groups · LANES, outputs of the last step), by running statistics; nothing is kept.
-void dwmr_chain_apply(const Step* steps, int depth, const float* images, int groups, float* out, int threads) {
-    const auto weight = prepared(steps, depth);
-    std::vector<Norm> norms;
-    for (const Step* s = steps; s < steps + depth; s++)
-        norms.push_back(s->normed ? Norm(*s, s->running_mean, s->running_variance) : Norm(Step{}, nullptr, nullptr));
-    const size_t first_size = in_size(steps[0]), last = out_size(steps[depth - 1]);
-#pragma omp parallel num_threads(threads)
-    {
-        Vectors first(largest(steps, depth)), second(largest(steps, depth)), room(framed_size(steps, depth));
-#pragma omp for schedule(static)
-        for (int g = 0; g < groups; g++) {
-            vec *in = first.at, *to = second.at;
-            gather(images + g * LANES * first_size, first_size, first_size, LANES, in);
-            for (int k = 0; k < depth; k++, std::swap(in, to)) {
-                const Step& s = steps[k];
-                convolve(weight[k], framed(s, in, room.at), s.bias, to);
-                if (s.normed)
-                    rectify(s.conv.outputs, s.conv.out_plane(), to, s.residual ? in : nullptr, norms[k].gain.data(),
-                            norms[k].level.data(), to);
-            }
-            scatter(in, last, last, LANES, out + g * LANES * last);
-        }
+// Fills in the sizes of all steps but the first, and of one more for the outputs. Returns the floats of a group's room.
+size_t dwmr_chain_plan(Step* steps, int depth) {
+    for (Step* s = steps; s < steps + depth; s++) {
+        const int side = s->pooled ? 2 : 1;
+        s[1].conv.inputs = s->conv.outputs;
+        s[1].conv.height = s->conv.out_height() / side;
+        s[1].conv.width = s->conv.out_width() / side;
     }
+    return room_size(steps, depth) * LANES;
 }
 
-// The same by the batch's own statistics, which go to each step's mean and variance; `saved` keeps what the way back needs.
-void dwmr_chain_learn(const Step* steps, int depth, const float* images, int groups, float* saved, float* out, int threads) {
-    const auto weight = prepared(steps, depth);
-    const auto kept = kept_in(steps, depth, groups, reinterpret_cast<vec*>(saved));
-    const size_t first = in_size(steps[0]), last = out_size(steps[depth - 1]);
-    std::vector<double> parts;
-    for (const Step* s = steps; s < steps + depth; s++) parts.resize(std::max(parts.size(), size_t(groups) * s->conv.outputs * 2));
+// images to outputs. `saved` has a room for each group, for the way back; or one for each thread, if there are fewer.
+void dwmr_chain(const Step* steps, int depth, const float* images, int count, float* saved, int rooms, float* out, int threads) {
+    std::vector<Weights> weight;
+    for (const Step* s = steps; s < steps + depth; s++) weight.emplace_back(s->conv, s->weight, false);
+    const auto stages = stages_of(steps, depth);
+    const size_t first = in_size(steps[0]), last = in_size(steps[depth]), size = room_size(steps, depth);
+    const int groups = groups_of(count);
+    std::vector<double> parts(2 * groups * most_channels(steps, depth));
 #pragma omp parallel num_threads(threads)
     {
-        Vectors start(first), room(framed_size(steps, depth));
-        for (int k = 0; k < depth; k++) {
-            const Step& s = steps[k];
-            const size_t size = out_size(s), plane = s.conv.out_plane();
-            auto input = [&](int g) -> const vec* { return k ? kept[k - 1].out + g * in_size(s) : start.at; };
+        Vectors ends(std::max(first, last));
+        for (size_t stage = 0; stage + 1 < stages.size(); stage++) {
+            const int begin = stages[stage], end = stages[stage + 1];
 #pragma omp for schedule(static)
             for (int g = 0; g < groups; g++) {
-                if (!k) gather(images + g * LANES * first, first, first, LANES, start.at);
-                vec* y = kept[k].y + g * size;
-                convolve(weight[k], framed(s, input(g), room.at), s.bias, y);
-                for (int o = 0; s.normed && o < s.conv.outputs; o++) {
-                    double* part = &parts[(size_t(g) * s.conv.outputs + o) * 2];
-                    moments(y + o * plane, plane, part, part + 1);
+                const int own = rooms < groups ? omp_get_thread_num() : g, known = std::min(LANES, count - g * LANES);
+                const auto room = rooms_in(steps, depth, reinterpret_cast<vec*>(saved) + size * own);
+                for (int k = begin; k < std::min(end, depth); k++) {
+                    const Convolution& c = steps[k].conv;
+                    if (k) {
+                        clear_frame(c, room[k].in);
+                        leave(steps[k - 1], room[k - 1], room[k].in + c.corner(), c.framed(), c.cols());
+                    } else {
+                        gather(images + g * LANES * first, first, first, known, c.padding ? ends.at : room[k].in);
+                        if (c.padding) frame(c, ends.at, room[k].in);
+                    }
+                    convolve(weight[k], room[k].in, steps[k].bias, room[k].y);
+                    if (steps[k].norm == OF_IMAGE) image_moments(steps[k], room[k]);
+                    if (steps[k].norm == OF_BATCH) group_moments(steps[k], room[k], &parts[2 * g * c.outputs]);
+                }
+                if (end > depth) {
+                    const Convolution& c = steps[depth].conv;
+                    leave(steps[depth - 1], room[depth - 1], ends.at, size_t(c.height) * c.width, c.width);
+                    scatter(ends.at, last, last, known, out + g * LANES * last);
                 }
             }
-            if (!s.normed) continue;
+            if (end > depth) continue;
 #pragma omp single
-            pool(parts, groups, s.conv.outputs, plane, s.mean, s.variance);
-            const Norm norm(s, s.mean, s.variance);
-#pragma omp for schedule(static)
-            for (int g = 0; g < groups; g++)
-                rectify(s.conv.outputs, plane, kept[k].y + g * size, s.residual ? input(g) : nullptr, norm.gain.data(),
-                        norm.level.data(), kept[k].out + g * size);
+            batch_moments(steps[end - 1], groups, parts);
         }
-#pragma omp for schedule(static)
-        for (int g = 0; g < groups; g++) scatter(kept[depth - 1].out + g * last, last, last, LANES, out + g * LANES * last);
     }
 }
 
 // From the gradient of the outputs to those of every step's parameters, and of the images if dimages is not null.
-void dwmr_chain_back(const Step* steps, int depth, const float* images, int groups, const float* saved, const float* dout,
-                     float* dimages, int threads) {
-    const auto kept = kept_in(steps, depth, groups, reinterpret_cast<vec*>(const_cast<float*>(saved)));
-    const size_t last = out_size(steps[depth - 1]), first = in_size(steps[0]), largest_size = largest(steps, depth);
+void dwmr_chain_back(const Step* steps, int depth, int count, float* saved, const float* dout, float* dimages, int threads) {
+    const auto stages = stages_of(steps, depth);
+    const size_t first = in_size(steps[0]), last = in_size(steps[depth]), size = room_size(steps, depth);
+    const int groups = groups_of(count);
     std::vector<std::unique_ptr<Weights>> back;
-    size_t parameters = 0, channels = 0;
+    std::vector<size_t> place;  // of a step's parameters among all
+    size_t convolved = 0, framed = 0, largest = last, parameters = 0;
     for (const Step* s = steps; s < steps + depth; s++) {
         const bool gathered = s->conv.stride == 1 && s->conv.turned().padding >= 0;
         back.emplace_back(gathered ? new Weights(s->conv, s->weight, true) : nullptr);
+        place.push_back(parameters);
         parameters += weights(*s);
-        channels = std::max(channels, size_t(s->conv.outputs));
+        convolved = std::max(convolved, convolved_size(*s));
+        if (gathered) framed = std::max(framed, s->conv.outputs * s->conv.turned().framed());
+        largest = std::max(largest, in_size(*s));
     }
-    std::vector<float> sums(threads * parameters), parts(groups * channels * 2);
-    Vectors all_d(groups * largest_size);  // each group's gradient at the place reached so far
+    const bool waiting = stages.size() > 2;
+    Vectors all_d((waiting ? groups : threads) * largest);  // the gradient at the place that a group has reached
+    std::vector<float> sums(threads * parameters), parts(2 * groups * most_channels(steps, depth));
+    std::vector<Line> lines;
 #pragma omp parallel num_threads(threads)
     {
-        Vectors start(first), room(framed_size(steps, depth)), other(largest_size), dy(largest_size);
-        float* at = sums.data() + (omp_get_thread_num() + 1) * parameters;
-#pragma omp for schedule(static)
-        for (int g = 0; g < groups; g++) gather(dout + g * LANES * last, last, last, LANES, all_d.at + g * largest_size);
-        for (int k = depth - 1; k >= 0; k--) {
-            const Step& s = steps[k];
-            const Convolution c = s.conv;
-            const size_t size = out_size(s), plane = c.out_plane();
-            at -= weights(s);
-            float *dweight = at, *dbias = at + c.weights(), *dscale = dbias + c.outputs, *dshift = dscale + c.outputs;
-            std::unique_ptr<Norm> norm(s.normed ? new Norm(s, s.mean, s.variance) : nullptr);
-            if (s.normed) {
-#pragma omp for schedule(static)
-                for (int g = 0; g < groups; g++)
-                    for (int o = 0; o < c.outputs; o++) {
-                        const vec *y = kept[k].y + g * size + o * plane, *out = kept[k].out + g * size + o * plane;
-                        vec *d = all_d.at + g * largest_size + o * plane, sum = {}, with = {};
-                        for (size_t p = 0; p < plane; p++) {
-                            d[p] = out[p] > 0 ? d[p] : vec{};
-                            sum += d[p];
-                            with += d[p] * (y[p] - norm->mean[o]);
-                        }
-                        parts[(g * channels + o) * 2] = total(sum);
-                        parts[(g * channels + o) * 2 + 1] = total(with) * norm->rate[o];
-                    }
-            }
-            // d d = gain (d − Σd / n − x̂ Σdx̂ / n), as a line in y; every thread adds up all groups' parts for itself.
-            std::vector<float> slope(c.outputs), level(c.outputs);
-            for (int o = 0; s.normed && o < c.outputs; o++) {
-                double sum = 0, with = 0;
-                for (int g = 0; g < groups; g++) {
-                    sum += parts[(g * channels + o) * 2];
-                    with += parts[(g * channels + o) * 2 + 1];
-                }
-                const double count = double(groups) * plane * LANES;
-                slope[o] = float(-norm->gain[o] * norm->rate[o] * with / count);
-                level[o] = float(-norm->gain[o] * sum / count) - slope[o] * norm->mean[o];
-                if (omp_get_thread_num() == 0) {
-                    dscale[o] = float(with);
-                    dshift[o] = float(sum);
-                }
-            }
+        const int me = omp_get_thread_num();
+        Vectors dy(convolved), dy_framed(framed), other(largest);
+        for (size_t stage = stages.size() - 1; stage-- > 0;) {
+            const int begin = stages[stage], end = stages[stage + 1];
+#pragma omp single
+            if (end <= depth) lines = lines_of(steps[end - 1], groups, parts);
 #pragma omp for schedule(static)
             for (int g = 0; g < groups; g++) {
-                vec* d = all_d.at + g * largest_size;
-                const vec *y = kept[k].y + g * size, *at_y = d;
-                if (s.normed) {
-                    for (int o = 0; o < c.outputs; o++)
+                const int known = std::min(LANES, count - g * LANES);
+                const auto room = rooms_in(steps, depth, reinterpret_cast<vec*>(saved) + size * g);
+                vec* d = all_d.at + (waiting ? g : me) * largest;
+                if (end > depth) gather(dout + g * LANES * last, last, last, known, d);
+                for (int k = std::min(end, depth) - 1; k >= begin; k--) {
+                    const Step& s = steps[k];
+                    const Convolution& c = s.conv;
+                    const size_t plane = c.out_plane();
+                    float* dweight = &sums[me * parameters + place[k]];
+                    float *dbias = dweight + c.weights(), *dscale = dbias + c.outputs, *dshift = dscale + c.outputs;
+                    if (s.norm == OF_IMAGE) (s.pooled ? deactivate<2> : deactivate<1>)(s, room[k], d, dy.at, dscale, dshift);
+                    if (s.norm == NONE) std::memcpy(dy.at, d, convolved_size(s) * sizeof(vec));
+                    for (int o = 0; s.norm == OF_BATCH && o < c.outputs; o++)
                         for (size_t p = o * plane; p < (o + 1) * plane; p++)
-                            dy.at[p] = norm->gain[o] * d[p] + (slope[o] * y[p] + level[o]);
-                    at_y = dy.at;
+                            dy.at[p] = lines[o].gain * d[p] + (lines[o].slope * room[k].y[p] + lines[o].level);
+                    weigh(c, room[k].in, dy.at, dweight);
+                    for (int o = 0; s.bias && o < c.outputs; o++) {
+                        vec sum = {};
+                        for (size_t p = 0; p < plane; p++) sum += dy.at[o * plane + p];
+                        dbias[o] += total(sum);
+                    }
+                    if (!k && !dimages) break;
+                    vec* to = s.residual ? other.at : d;
+                    if (back[k]) {
+                        frame(c.turned(), dy.at, dy_framed.at);
+                        convolve(*back[k], dy_framed.at, nullptr, to);
+                    } else {
+                        spread(c, dy.at, s.weight, to);
+                    }
+                    for (size_t p = 0; s.residual && p < in_size(s); p++) d[p] += other.at[p];
                 }
-                if (!k) gather(images + g * LANES * first, first, first, LANES, start.at);
-                weigh(c, framed(s, k ? kept[k - 1].out + g * in_size(s) : start.at, room.at), at_y, dweight);
-                for (int o = 0; s.bias && o < c.outputs; o++) {
-                    vec sum = {};
-                    for (size_t p = 0; p < plane; p++) sum += at_y[o * plane + p];
-                    dbias[o] += total(sum);
-                }
-                if (!k && !dimages) continue;
-                if (back[k]) {
-                    frame(c.outputs, c.out_height(), c.out_width(), c.turned().padding, at_y, room.at);
-                    convolve(*back[k], room.at, nullptr, other.at);
-                } else {
-                    spread(c, at_y, s.weight, other.at);
-                }
-                for (size_t p = 0; p < in_size(s); p++) d[p] = s.residual ? d[p] + other.at[p] : other.at[p];
-                if (!k) scatter(d, first, first, LANES, dimages + g * LANES * first);
+                if (begin) rectify_back(steps[begin - 1], room[begin - 1], d, &parts[2 * g * steps[begin - 1].conv.outputs]);
+                else if (dimages) scatter(d, first, first, known, dimages + g * LANES * first);
             }
         }
     }
     for (int t = 0; t < threads; t++) {  // in their order, so that the sums do not depend on who was first
-        const float* part = sums.data() + t * parameters;
+        const float* part = &sums[t * parameters];
         for (const Step* s = steps; s < steps + depth; s++) {
             for (size_t w = 0; w < s->conv.weights(); w++) s->dweight[w] += *part++;
             for (float* to : {s->dbias, s->dscale, s->dshift})

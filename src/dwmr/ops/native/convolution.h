@@ -11,6 +11,7 @@ struct Convolution {
     int rows() const { return height + 2 * padding; }  // of the input with its frame of zeros
     int cols() const { return width + 2 * padding; }
     size_t framed() const { return size_t(rows()) * cols(); }
+    size_t corner() const { return size_t(padding) * (cols() + 1); }  // where the input begins in its frame
     int out_height() const { return (rows() - reach() - 1) / stride + 1; }
     int out_width() const { return (cols() - reach() - 1) / stride + 1; }
     size_t out_plane() const { return size_t(out_height()) * out_width(); }
@@ -251,27 +252,20 @@ static inline void weigh(const Convolution& c, const vec* in, const vec* dout, f
         weigh_outputs<1>(c, taps, in, dout + o * c.out_plane(), dweight + size_t(o) * c.inputs * c.taps());
 }
 
-// Planes (channels, height, width) into the middle of planes with a frame of zeros.
-static inline void frame(int channels, int height, int width, int padding, const vec* in, vec* out) {
-    const int cols = width + 2 * padding;
-    for (int k = 0; k < channels; k++) {
-        std::memset(out, 0, size_t(padding) * cols * sizeof(vec));
-        out += padding * cols;
-        for (int r = 0; r < height; r++, in += width, out += cols) {
-            for (int p = 0; p < padding; p++) out[p] = out[cols - 1 - p] = vec{};
-            std::memcpy(out + padding, in, width * sizeof(vec));
-        }
-        std::memset(out, 0, size_t(padding) * cols * sizeof(vec));
-        out += padding * cols;
+// Zeros around planes (inputs, height, width) that lie in a frame.
+static inline void clear_frame(const Convolution& c, vec* out) {
+    for (int k = 0; k < c.inputs; k++, out += c.framed()) {
+        std::memset(out, 0, c.corner() * sizeof(vec));
+        for (int r = 1; r < c.height; r++)
+            std::memset(out + c.corner() + r * c.cols() - 2 * c.padding, 0, 2 * c.padding * sizeof(vec));
+        std::memset(out + c.framed() - c.corner(), 0, c.corner() * sizeof(vec));
     }
 }
 
-// Zeros around the framed inputs of a convolution with a padding of 1.
-static inline void clear_frame(const Convolution& c, vec* out) {
-    const int rows = c.rows(), cols = c.cols();
-    for (int k = 0; k < c.inputs; k++, out += c.framed()) {
-        std::memset(out, 0, cols * sizeof(vec));
-        for (int r = 1; r + 1 < rows; r++) out[r * cols] = out[(r + 1) * cols - 1] = vec{};
-        std::memset(out + (rows - 1) * cols, 0, cols * sizeof(vec));
-    }
+// Such planes into the middle of a frame of zeros.
+static inline void frame(const Convolution& c, const vec* in, vec* out) {
+    clear_frame(c, out);
+    for (int k = 0; k < c.inputs; k++, out += c.framed())
+        for (int r = 0; r < c.height; r++, in += c.width)
+            std::memcpy(out + c.corner() + r * c.cols(), in, c.width * sizeof(vec));
 }
