@@ -77,9 +77,7 @@ class Symbols:
         return self.count + 1
 
     def name(self, symbol: int) -> str:
-        if symbol == self.edge:
-            return "outside the board"
-        return format(self.patterns[symbol], f"0{self.layout.depth}b")
+        return "outside the board" if symbol == self.edge else f"{self.patterns[symbol]:0{self.layout.depth}b}"
 
     def read(self, codes: np.ndarray) -> np.ndarray:
         """bool (N, K) as symbols, int8 (N, rows, cols)."""
@@ -91,7 +89,7 @@ class Symbols:
 
     def write(self, symbols: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Codes (N, K) with each cell's bits replaced by its symbol's; cells of no symbol keep theirs."""
-        known = np.array([*self.patterns, 0])[np.minimum(symbols, self.other)]
+        known = np.array([*self.patterns, 0])[symbols]
         return self.layout.codes(np.where(symbols < self.count, known, self.layout.patterns(codes)))
 
 
@@ -127,8 +125,7 @@ class Atom:
 
 def all_atoms(symbols: Symbols) -> list[Atom]:
     """All conditions, simple ones first."""
-    shown = range(symbols.count)
-    with_edge = (*shown, symbols.edge)
+    shown, with_edge = range(symbols.count), (*range(symbols.count), symbols.edge)
     atoms = [Atom("anywhere", (symbol,)) for symbol in shown]
     for shows in _sets(with_edge, most=len(with_edge) // 2):
         atoms += [Atom("at", shows, way, 1) for way in DIRECTIONS]
@@ -165,11 +162,9 @@ def evaluate(atoms: list[Atom], grids: np.ndarray, symbols: Symbols) -> np.ndarr
 
 def _shifted(grids: np.ndarray, edge: int, direction: str, distance: int) -> np.ndarray:
     """The symbol ``distance`` cells away from each cell."""
-    down, right = (distance * step for step in DIRECTIONS[direction])
-    rows, cols = grids.shape[1:]
-    padded = np.full((len(grids), rows + 2 * distance, cols + 2 * distance), edge, grids.dtype)
-    padded[:, distance:-distance, distance:-distance] = grids
-    return padded[:, distance + down : distance + down + rows, distance + right : distance + right + cols]
+    top, left = (distance * (1 + step) for step in DIRECTIONS[direction])
+    padded = np.pad(grids, ((0, 0), (distance, distance), (distance, distance)), constant_values=edge)
+    return padded[:, top : top + grids.shape[1], left : left + grids.shape[2]]
 
 
 def _sets(symbols: Sequence[int], most: int) -> list[tuple[int, ...]]:

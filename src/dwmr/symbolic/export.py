@@ -46,11 +46,9 @@ def learn_symbols(
     The rules are shared by the cells of the layout; without a layout, or if its cells show too many symbols, each bit
     gets its own.
     """
-    samples = sample_codes(encode, predict, train)
+    samples, count = sample_codes(encode, predict, train), train.n_actions
     symbols = None if layout is None else Symbols.found_in(samples.codes[~samples.imagined], layout)
-    rules: CellRules | BitRules = (
-        BitRules.fit(samples, train.n_actions) if symbols is None else CellRules.fit(samples, train.n_actions, symbols)
-    )
+    rules = BitRules.fit(samples, count) if symbols is None else CellRules.fit(samples, count, symbols)
     return SymbolicModel(rules, fidelity(rules, sample_codes(encode, predict, test)), actions)
 
 
@@ -89,21 +87,20 @@ def _listing(model: SymbolicModel, picture: bool) -> str:
         f"{found['copy']:.2f}%) and {found['bits']:.3f}% of its bits. Where no rule applies, nothing changes.",
     ]
     if isinstance(rules, CellRules):
-        rows, cols = rules.symbols.layout.rows, rules.symbols.layout.cols
-        shared = (
-            f"The rules are shared by the {rows}×{cols} cells of the code. A cell is named by its bits, such as 000."
-        )
-        edge = "Outside the board there are no bits, so there “is 000” is false and “is not 000” is true."
-        lines += ["", shared, edge]
+        layout = rules.symbols.layout
+        lines += [
+            "",
+            f"The rules are shared by the {layout.rows}×{layout.cols} cells of the code. A cell is named by its bits, "
+            "such as 000.",
+            "Outside the board there are no bits, so there “is 000” is false and “is not 000” is true.",
+        ]
     if picture:
         lines += ["", f"![What cells of each symbol look like]({PICTURE})"]
     for name, listed in zip(model.actions, rules.by_action):
-        lines += ["", f"## On {name}"]
+        lines += ["", f"## On {name}", *([] if listed else ["- nothing changes"])]
         for rule in listed:
             wrong = f", wrong in {rule.wrong:,}" if rule.wrong else ""
             lines.append(f"- {rules.in_words(rule)} ({rule.right:,} cases{wrong})")
-        if not listed:
-            lines.append("- nothing changes")
     return "\n".join(lines) + "\n"
 
 

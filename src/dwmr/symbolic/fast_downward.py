@@ -7,8 +7,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from dwmr.errors import InputError
 
@@ -17,8 +17,7 @@ OPTIONS += ["--search", "astar(blind())"]  # optimal, and accepts derived predic
 OUTCOMES = {"solved": range(4), "exhausted": range(10, 13), "out of budget": range(20, 30)}  # their exit codes
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """The outcome is solved, exhausted (the rules admit no plan) or out of budget. The plan names actions."""
 
     outcome: str
@@ -27,11 +26,7 @@ class Answer:
 
 
 def find() -> list[str]:
-    """The command of Fast Downward: from the path, or from the wheel.
-
-    Raises:
-        InputError: there is none.
-    """
+    """The command of Fast Downward: from the path, or from the wheel."""
     if found := shutil.which("fast-downward") or shutil.which("fast-downward.py"):
         return [found]
     spec = importlib.util.find_spec("up_fast_downward")
@@ -41,11 +36,7 @@ def find() -> list[str]:
 
 
 def solve(domain: str, problem: str) -> Answer:
-    """Find a shortest plan for a domain and a problem with Fast Downward, in at most 60 seconds.
-
-    Raises:
-        InputError: it is missing, or it refuses the files.
-    """
+    """Find a shortest plan for a domain and a problem with Fast Downward, in at most 60 seconds."""
     command, began = [*find(), *OPTIONS], time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="dwmr-") as name:
         folder = Path(name)

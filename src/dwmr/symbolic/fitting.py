@@ -157,7 +157,6 @@ def _without_repeats(rules: list[Rule]) -> list[Rule]:
     """Drop rules that are covered by a shorter one with the same target."""
     kept: list[Rule] = []
     for rule in sorted(rules, key=lambda rule: (len(rule.literals), rule.target, -rule.right)):
-        covered = any(other.target == rule.target and set(other.literals) <= set(rule.literals) for other in kept)
-        if not covered:
+        if not any(other.target == rule.target and set(other.literals) <= set(rule.literals) for other in kept):
             kept.append(rule)
     return sorted(kept, key=lambda rule: (rule.target, -rule.right))

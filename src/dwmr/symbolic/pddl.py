@@ -54,9 +54,8 @@ def problem(rules: CellRules | BitRules, start: np.ndarray, goal: np.ndarray, na
             direction, _, steps = way.partition("-")
             down, right = (int(steps or 1) * step for step in DIRECTIONS[direction])
             for index, cell in enumerate(cells):
-                row, col = index // cols + down, index % cols + right
-                inside = 0 <= row < rows and 0 <= col < cols
-                facts.append(f"({way} {cell} c{row}-{col})" if inside else f"(off-{way} {cell})")
+                other = f"c{index // cols + down}-{index % cols + right}"
+                facts.append(f"({way} {cell} {other})" if other in cells else f"(off-{way} {cell})")
         objects, goals = [*cells, "- cell"], [f"({_symbol(symbols, each)} {cell})" for cell, each in zip(cells, wanted)]
     else:
         objects, facts = [], [f"(b{bit})" for bit in np.flatnonzero(start)]

@@ -21,18 +21,12 @@ DEPTH = 3  # imagined steps after each frame
 
 @dataclass(frozen=True)
 class CodeSamples:
-    """Pairs of a code and an action, and what the model predicts for them.
+    """Pairs of a code and an action, and what the model predicts for them."""
 
-    codes     bool (M, K)
-    actions   int (M,)
-    after     the predicted codes, bool (M, K)
-    imagined  bool (M,): the code was predicted, not observed
-    """
-
-    codes: np.ndarray
-    actions: np.ndarray
-    after: np.ndarray
-    imagined: np.ndarray
+    codes: np.ndarray  # bool (M, K)
+    actions: np.ndarray  # int (M,)
+    after: np.ndarray  # the predicted codes, bool (M, K)
+    imagined: np.ndarray  # bool (M,): the code was predicted, not observed
 
 
 def sample_codes(encode: Encode, predict: Predict, data: Transitions) -> CodeSamples:
@@ -77,11 +71,11 @@ class CellRules:
             known = (own < symbols.count) & (after < symbols.count)
             by_action.append(fit_rules(features[known], own[known], after[known], symbols.count))
         used = sorted({feature for rules in by_action for rule in rules for feature, _ in rule.literals})
-        numbered = [
-            [replace(rule, literals=tuple((used.index(each), sign) for each, sign in rule.literals)) for rule in rules]
-            for rules in by_action
-        ]
-        return CellRules(symbols, [tried[feature] for feature in used], numbered)
+
+        def renumbered(rule: Rule) -> Rule:
+            return replace(rule, literals=tuple((used.index(each), sign) for each, sign in rule.literals))
+
+        return CellRules(symbols, [tried[each] for each in used], [list(map(renumbered, each)) for each in by_action])
 
     def predict(self, codes: np.ndarray, actions: np.ndarray) -> np.ndarray:
         """bool (N, K) and actions (N,) to the next bool (N, K)."""
