@@ -124,7 +124,7 @@ def test_labels_in_groups_are_shown_one_by_one(cli, data, trained, tmp_path, mon
     assert status == 0
     assert "imagination: corner" in out
     assert cli(*words, "--report", tmp_path / "report.html")[0] == 0
-    assert "F1 of the board" in (tmp_path / "report.html").read_text()
+    assert "Board scores" in (tmp_path / "report.html").read_text()
 
 
 def test_several_seeds_make_a_folder_each(cli, data, tmp_path):

@@ -3,7 +3,6 @@
 import base64
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from html import escape
 
 
@@ -13,24 +12,16 @@ class Markup(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True)
-class Section:
-    """A section of the page: its heading, how to read it, and its content."""
-
-    anchor: str
-    title: str
-    how: str
-    content: Markup
-
-
-def joined(parts: Iterable[object], between: str = "") -> Markup:
-    return Markup(between.join(part if isinstance(part, Markup) else escape(str(part)) for part in parts))
-
-
 def element(name: str, *content: object, **attributes: object) -> Markup:
     """``element("p", "a < b", class_="note")`` is ``<p class="note">a &lt; b</p>``."""
     given = "".join(f' {key.rstrip("_")}="{escape(str(value))}"' for key, value in attributes.items())
-    return Markup(f"<{name}{given}>{joined(content)}</{name}>")
+    inner = "".join(part if isinstance(part, Markup) else escape(str(part)) for part in content)
+    return Markup(f"<{name}{given}>{inner}</{name}>")
+
+
+def section(anchor: str, title: str, how: str, *content: object) -> Markup:
+    """A section of the page: its heading, how to read it, and its content."""
+    return element("section", element("h2", title), element("p", how, class_="how"), *content, id=anchor)
 
 
 def table(header: Sequence[object], rows: Iterable[Sequence[object]], **attributes: object) -> Markup:
@@ -49,12 +40,10 @@ def image(png: bytes, describe: str) -> Markup:
     return Markup(f'<img alt="{escape(describe)}" src="data:image/png;base64,{data}">')
 
 
-def number(value: float | None, digits: int = 1) -> str:
+def number(value: float | None) -> str:
     """A number for a table. A value that only rounds to 100 is shown as >99.9."""
     if value is None or math.isnan(value):
         return "–"
     if isinstance(value, int):
         return str(value)
-    if 100 - 0.5 * 10**-digits <= value < 100:
-        return f">{100 - 10**-digits:.{digits}f}"
-    return f"{value:.{digits}f}"
+    return ">99.9" if 99.95 <= value < 100 else f"{value:.1f}"

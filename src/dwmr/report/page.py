@@ -12,7 +12,7 @@ from dwmr.models.run_folder import RunInfo
 from dwmr.models.world_model import WorldModel
 from dwmr.report import sections
 from dwmr.report.cards import transitions
-from dwmr.report.markup import Markup, Section, element, joined
+from dwmr.report.markup import Markup, element
 from dwmr.report.style import CSS
 
 INTRODUCTION = (
@@ -43,34 +43,26 @@ def write_report(
     if len(test) != len(evaluation.codes):
         raise InputError(f"the evaluation has {len(evaluation.codes)} transitions, but test has {len(test)}")
     figures = evaluation.figures
-    parts = [
-        *([sections.board_scores(figures)] if evaluation.probe is not None else []),
-        sections.trust(certificate),
-        transitions(model, evaluation, test),
-        *([sections.rollouts(figures["rollout"])] if figures.get("rollout") else []),
-        sections.training(metrics),
-    ]
-    links = element("nav", *(element("a", part.title, href=f"#{part.anchor}") for part in parts))
     source = " ".join(str(test.about[name]) for name in ("benchmark", "split") if name in test.about)
     about = (
         f"seed {info.seed} · {len(metrics)} of {info.config.epochs} epochs · {info.config.bits} bits · "
         f"evaluated on {len(test):,} transitions{source and ': '}{source}"
     )
-    lines = [element("p", line, class_="about") for line in (about, INTRODUCTION)]
-    header = element("header", element("h1", info.config.name), *lines, links, sections.key_figures(figures))
-    head = joined(
-        [
-            Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
-            Markup(HTML_MARK),
-            element("title", info.config.name),
-            element("style", Markup(CSS)),
-        ]
+    head = element(
+        "head",
+        Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
+        Markup(HTML_MARK),
+        element("title", info.config.name),
+        element("style", Markup(CSS)),
     )
-    body = joined([header, *map(_html, parts)], "\n")
-    page = f'<!doctype html>\n<html lang="en">\n<head>{head}</head>\n<body>\n{body}\n</body>\n</html>\n'
-    atomic_write_text(path, page)
-
-
-def _html(part: Section) -> Markup:
-    how = element("p", part.how, class_="how")
-    return element("section", element("h2", part.title), how, part.content, id=part.anchor)
+    body = element(
+        "body",
+        element("h1", info.config.name),
+        *(element("p", line, class_="about") for line in (about, INTRODUCTION)),
+        *([sections.board_scores(figures)] if "encoding" in figures else []),
+        sections.reliability(certificate),
+        transitions(model, evaluation, test),
+        *([sections.rollouts(figures["rollout"])] if figures.get("rollout") else []),
+        sections.training(metrics),
+    )
+    atomic_write_text(path, f"<!doctype html>\n{element('html', head, body, lang='en')}\n")

@@ -7,64 +7,30 @@ from typing import TYPE_CHECKING, Any
 
 from dwmr.evaluation.metrics import SCORE_TITLES
 from dwmr.plotting.pictures import BLUE, COLOURS, figure_png, new_figure
-from dwmr.report.markup import Markup, Section, element, image, number, table
+from dwmr.report.markup import Markup, element, image, number, section, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 CURVES = {
-    "terms": {
-        "pred": "loss of the predicted next bits",
-        "var": "loss for bits that rarely change",
-        "cor": "loss for pairs of correlated bits",
-        "cos": "loss for triplets of dependent bits",
-        "loc": "loss for too few or too many flipped bits",
-        "rec": "loss of the decoded image",
-        "kl": "distance of the bits from fair coin flips",
-    },
-    "bits": {
-        "dead": "bits that never change",
-        "ones": "share of bits that are on",
-        "flips": "bits flipped by an action",
-    },
-    "val": {
-        "exact_next": "% of exact next codes on the validation split; collisions are not measured there",
-        "bits_next": "% of correct next bits on the validation split",
-    },
+    "pred": "loss of the predicted next bits",
+    "var": "loss for bits that rarely change",
+    "cor": "loss for pairs of correlated bits",
+    "cos": "loss for triplets of dependent bits",
+    "loc": "loss for too few or too many flipped bits",
+    "rec": "loss of the decoded image",
+    "kl": "distance of the bits from fair coin flips",
+    "dead": "bits that never change",
+    "ones": "share of bits that are on",
+    "flips": "bits flipped by an action",
+    "exact_next": "% of exact next codes on the validation split; collisions are not measured there",
+    "bits_next": "% of correct next bits on the validation split",
 }
-ROLLOUT_PLOTS = (  # a caption, what the model imagines, and the references to compare it with
-    (
-        "Correct bits and exact codes. A code is exact only if all its bits are correct, so this share falls first.",
-        {"bits": "bits", "exact": "codes"},
-        {"copy_bits": "bits, copying", "copy_exact": "codes, copying"},
-    ),
-    (
-        "F1 of the board that the probe reads.",
-        {"f1": "F1"},
-        {"copy_f1": "F1, copying", "reencode_f1": "F1, re-encoding"},
-    ),
-)
+STYLES = {"": ("-", ""), "copy_": ("--", ", copying"), "reencode_": (":", ", re-encoding")}
 
 
-def key_figures(scores: Mapping[str, Any]) -> Markup:
-    """The most important numbers. Exactness stands beside collisions: a constant code is exact too."""
-    codes = scores["codes"]
-    shown = {}
-    if "imagination" in scores:
-        shown["F1 of the board, from the frame"] = number(scores["encoding"]["f1"])
-        shown["F1 of the board, one step ahead"] = number(scores["imagination"]["f1"])
-    shown["exact next codes"] = f"{number(codes['exact_next'])} %"
-    measured = "collisions" in codes
-    shown["frames whose code stands for another state too"] = (
-        f"{number(codes['collisions'])} %" if measured else "no labels"
-    )
-    shown["dead bits"] = f"{codes['dead']} of {codes['bits']}"
-    boxes = [element("div", element("b", value), element("span", name)) for name, value in shown.items()]
-    return element("div", *boxes, class_="keys")
-
-
-def board_scores(scores: Mapping[str, Any]) -> Section:
+def board_scores(scores: Mapping[str, Any]) -> Markup:
     copied = scores["baselines"]["copy"]
     how = (
         "Does the code contain the board? A linear classifier (a probe) learns to read the board from the bits. Its "
@@ -79,10 +45,10 @@ def board_scores(scores: Mapping[str, Any]) -> Section:
         "baseline: each cell's most frequent label": scores["baselines"]["majority"],
     }
     cells = [[name, *(number(row[score]) for score in SCORE_TITLES)] for name, row in rows.items()]
-    return Section("scores", "Board scores", how, table(["", *SCORE_TITLES.values()], cells))
+    return section("scores", "Board scores", how, table(["", *SCORE_TITLES.values()], cells))
 
 
-def trust(certificate: Mapping[str, Any]) -> Section:
+def reliability(certificate: Mapping[str, Any]) -> Markup:
     how = (
         "Eight questions about how reliable the model is, each answered with yes, partly or no from one figure. “Not "
         "tested” means that the data cannot answer the question."
@@ -97,53 +63,46 @@ def trust(certificate: Mapping[str, Any]) -> Section:
         for each in certificate["verdicts"]
     ]
     answers = table(["question", "answer", "figure", ""], rows, class_="words")
-    return Section("trust", "Reliability", how, element("div", element("p", certificate["summary"]), answers))
+    return section("trust", "Reliability", how, element("p", certificate["summary"]), answers)
 
 
-def rollouts(scores: Mapping[str, Mapping[str, float]]) -> Section:
+def rollouts(scores: Mapping[str, Mapping[str, float]]) -> Markup:
     how = (
         "How long does imagination stay correct? From the first frame of a held-out episode the model predicts ahead, "
         "given only the actions. After each number of steps its code is compared with that of the frame really seen, "
-        "in percent. Dashed lines are references that imagine nothing: “copying” keeps the first code, “re-encoding” "
-        "encodes the frame really seen and is the best possible result."
+        "in percent: correct bits, exact codes (all bits correct), and the F1 of the board that the probe reads. "
+        "“copying” keeps the first code and imagines nothing; “re-encoding” encodes the frame really seen and is the "
+        "best possible result."
     )
+    drawing, axes = _plot(7.2, 3)
     steps = [int(step) for step in scores]
-    plots = []
-    for caption, imagined, references in ROLLOUT_PLOTS:
-        if not all(set(imagined) <= set(entry) for entry in scores.values()):
-            continue
-        drawing, axes = _plot(4.8, 2.7)
-        for colour, (key, name) in zip(COLOURS, (imagined | references).items()):
-            style = "--" if key in references else "-"
-            values = [entry[key] for entry in scores.values()]
-            axes.plot(steps, values, style, color=colour, marker="o", markersize=3, label=name)
-        axes.set_xscale("log")
-        axes.set_xticks(steps, [str(step) for step in steps])
-        axes.minorticks_off()
-        axes.set_ylim(0, 102)
-        axes.set_xlabel("imagined steps", fontsize=7)
-        axes.set_ylabel("%", fontsize=7)
-        drawing.legend(loc="outside upper left", frameon=False, fontsize=7, ncols=4)
-        plots.append(_figure(drawing, caption))
-    return Section("rollouts", "Roll-outs", how, element("div", *plots, class_="pair"))
+    for colour, (name, title) in zip(COLOURS, {"bits": "bits", "exact": "codes", "f1": "F1"}.items()):
+        for prefix, (style, reference) in STYLES.items():
+            if all(f"{prefix}{name}" in entry for entry in scores.values()):
+                values = [entry[f"{prefix}{name}"] for entry in scores.values()]
+                axes.plot(steps, values, style, color=colour, marker="o", markersize=3, label=title + reference)
+    axes.set_xscale("log")
+    axes.set_xticks(steps, [str(step) for step in steps])
+    axes.minorticks_off()
+    axes.set_ylim(0, 102)
+    axes.set_xlabel("imagined steps", fontsize=7)
+    drawing.legend(loc="outside right upper", frameon=False, fontsize=7)
+    return section("rollouts", "Roll-outs", how, _figure(drawing))
 
 
-def training(metrics: Sequence[Mapping[str, Any]]) -> Section:
+def training(metrics: Sequence[Mapping[str, Any]]) -> Markup:
     plots = []
-    for group, meanings in CURVES.items():
+    for group in ("terms", "bits", "val"):
         for name in metrics[-1].get(group, {}) if metrics else ():
             points = [(record["epoch"], record[group][name]) for record in metrics if name in record.get(group, {})]
             epochs, values = zip(*points)
             drawing, axes = _plot(2.3, 1.25)
             axes.plot(epochs, values, color=BLUE, marker="o" if len(epochs) < 8 else "", markersize=2.5)
             axes.locator_params(axis="x", integer=True)
-            plots.append(_figure(drawing, element("b", name), f" {values[-1]:.3g}: {meanings.get(name, '')}"))
-    how = (
-        "Each quantity over the epochs; the number is its last value. Loss terms are shown before weighting; lower is "
-        "better."
-    )
+            plots.append(_figure(drawing, element("b", name), f" {values[-1]:.3g}: {CURVES.get(name, '')}"))
+    how = "Each quantity over the epochs; the number is its last value. Loss terms are shown before weighting."
     content = element("div", *plots, class_="small")
-    return Section("training", "Training", how if plots else "This run has no records of its epochs.", content)
+    return section("training", "Training", how if plots else "This run has no records of its epochs.", content)
 
 
 def _plot(width: float, height: float) -> tuple[Figure, Axes]:
