@@ -6,6 +6,7 @@ and its noisy version walk the same way.
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,6 @@ from dwmr.errors import InputError, unknown
 from dwmr.files import atomic_folder, cache_folder
 from dwmr.progress import bar
 from dwmr.seeding import rng
-from dwmr.worlds.noise import add_noise
 from dwmr.worlds.registry import find_world
 from dwmr.worlds.world import EPISODE_STEPS, EPISODES_PER_LEVEL, World
 
@@ -36,7 +36,12 @@ def collect_world(
         transitions: size of the training split, at most the usual one; the other splits shrink in proportion.
         digits: source of handwritten digits, for worlds that draw with them.
     """
-    sizes = _sizes(name, transitions)
+    sizes = dict(find_world(name).sizes)
+    if transitions is not None:
+        whole = sizes["train"]
+        if not MIN_TRANSITIONS <= transitions <= whole:
+            raise InputError(f"{name} has {MIN_TRANSITIONS} to {whole} transitions, got {transitions}")
+        sizes = {split: max(MIN_TRANSITIONS, size * transitions // whole) for split, size in sizes.items()}
     with atomic_folder(out) as folder, bar(f"collecting {name}", 4) as shown:
         for split, count in sizes.items():
             shown.describe(split)
@@ -65,10 +70,8 @@ def cached_world(name: str) -> Path:
     return folder
 
 
-def make_transitions(
-    name: str, split: str, count: int | None = None, *, seed: int = 0, digits: str = "mnist"
-) -> Transitions:
-    """One split of a world, of its usual size or of ``count`` transitions.
+def make_transitions(name: str, split: str, count: int, *, seed: int = 0, digits: str = "mnist") -> Transitions:
+    """At least ``count`` transitions of one split of a world; levels are kept whole.
 
     Every frame is rendered separately: ``next_obs[t]`` and ``obs[t + 1]`` show the same state, but in other handwriting
     or noise.
@@ -76,58 +79,44 @@ def make_transitions(
     world = find_world(name).with_digits(digits)
     if split not in world.sizes:
         raise unknown("split", split, world.sizes)
-    episodes, steps = world.split_shape(split, world.sizes[split] if count is None else count)
+    episodes, steps = world.split_shape(split, count)
     states, actions = world.walk(seed, split, episodes, steps)
-    state, next_state = _flat(states[:, :-1]), _flat(states[:, 1:])
-    generator = rng(seed, f"{world.name} digits", split)
+    state, next_state = (part.reshape(-1, *part.shape[2:]) for part in (states[:, :-1], states[:, 1:]))
     return Transitions(
-        obs=_draw(world, state, seed, split, "obs", generator),
         actions=actions.ravel(),
-        next_obs=_draw(world, next_state, seed, split, "next_obs", generator),
-        n_actions=len(world.action_names),
         state=state,
         next_state=next_state,
-        n_classes=world.n_classes,
         episode=np.repeat(np.arange(episodes, dtype=np.int64), steps),
-        about={"benchmark": name, "split": split, "seed": seed, **world.drawing(split)},
+        **_frames(world, seed, split, obs=state, next_obs=next_state),
+        **_about(world, name, seed, split),
     )
 
 
-def make_rollouts(name: str, episodes: int = ROLLOUT_EPISODES, *, seed: int = 0, digits: str = "mnist") -> Rollouts:
+def make_rollouts(name: str, episodes: int, *, seed: int = 0, digits: str = "mnist") -> Rollouts:
     """Held-out episodes of 1,000 actions, on test levels and in test digits, with the frames at `HORIZONS`."""
     world = find_world(name).with_digits(digits)
     states, actions = world.walk(seed, "rollout", episodes, HORIZONS[-1])
     state = states[:, list(HORIZONS)]
-    obs = _draw(world, _flat(state), seed, "rollout", "obs", rng(seed, f"{world.name} digits", "rollout"))
+    obs = _frames(world, seed, "rollout", obs=state.reshape(-1, *state.shape[2:]))["obs"]
     return Rollouts(
         obs=obs.reshape(episodes, len(HORIZONS), *obs.shape[1:]),
         actions=actions,
         horizons=HORIZONS,
-        n_actions=len(world.action_names),
         length=np.full(episodes, HORIZONS[-1], np.int64),
         state=state,
-        n_classes=world.n_classes,
-        about={"benchmark": name, "split": "rollout", "seed": seed, **world.drawing("test")},
+        **_about(world, name, seed, "rollout"),
     )
 
 
-def _draw(
-    world: World, labels: np.ndarray, seed: int, split: str, part: str, generator: np.random.Generator
-) -> np.ndarray:
-    images = world.draw(labels, generator, "test" if split == "rollout" else split)
-    return add_noise(images, rng(seed, "pixel noise", split, part), world.noise) if world.noise else images
+def _frames(world: World, seed: int, split: str, **labels: np.ndarray) -> dict[str, np.ndarray]:
+    generator, source = rng(seed, f"{world.name} digits", split), "test" if split == "rollout" else split
+    return {
+        part: world.noisy(world.draw(each, generator, source), rng(seed, "pixel noise", split, part))
+        for part, each in labels.items()
+    }
 
 
-def _flat(states: np.ndarray) -> np.ndarray:
-    """(E, T, rows, cols) as (E·T, rows, cols)."""
-    return states.reshape(-1, *states.shape[2:])
-
-
-def _sizes(name: str, transitions: int | None) -> dict[str, int]:
-    sizes = dict(find_world(name).sizes)
-    if transitions is None:
-        return sizes
-    whole = sizes["train"]
-    if not MIN_TRANSITIONS <= transitions <= whole:
-        raise InputError(f"{name} has {MIN_TRANSITIONS} to {whole} transitions, got {transitions}")
-    return {split: max(MIN_TRANSITIONS, size * transitions // whole) for split, size in sizes.items()}
+def _about(world: World, name: str, seed: int, split: str) -> dict[str, Any]:
+    drawing = world.drawing("test" if split == "rollout" else split)
+    about = {"benchmark": name, "split": split, "seed": seed, **drawing}
+    return {"n_actions": len(world.action_names), "n_classes": world.n_classes, "about": about}

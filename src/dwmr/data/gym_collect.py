@@ -44,15 +44,11 @@ def collect_env(
 
     Args:
         env_id: as `gymnasium.make` takes it; ``module:id`` imports the module first.
-        out: the new folder; it appears whole or not at all.
+        out: the new folder.
         transitions: size of ``train``.
         seed: the data seed.
         render: store what the environment renders instead of what it observes.
         env_options: keyword arguments for `gymnasium.make`.
-
-    Raises:
-        InputError: the environment is unknown or cannot be made, or has no discrete actions or no images.
-        FileExistsError: ``out`` exists already.
     """
     if transitions < 1:
         raise InputError(f"transitions must be at least 1, got {transitions}")
@@ -100,8 +96,9 @@ class _Player:
             raise InputError(f"{env_id} cannot render images: its render modes are {list(modes)}, expected rgb_array")
         self._env, self._env_id, self._render = env, env_id, render
         self._first_action, self.n_actions = int(env.action_space.start), int(env.action_space.n)
+        self.shape: tuple[int, ...] = ()
         self.reset(first_seed)
-        self.shape = self._frame().shape
+        self.shape = self.see()[0].shape
 
     def reset(self, seed: int) -> None:
         self._observation, self._info = self._env.reset(seed=seed)
@@ -113,15 +110,6 @@ class _Player:
 
     def see(self) -> tuple[np.ndarray, np.ndarray | None]:
         """The current image, uint8 (C, H, W), in memory that the environment may reuse, and its label."""
-        frame = self._frame()
-        if frame.shape != self.shape:
-            raise InputError(
-                f"the images of {self._env_id} change their shape: "
-                f"{frame.shape} (channels, rows, columns) came after {self.shape}"
-            )
-        return frame, _label(self._info)
-
-    def _frame(self) -> np.ndarray:
         seen = self._env.render() if self._render else self._observation
         image = _channels_first(seen)
         if image is None:
@@ -131,7 +119,12 @@ class _Player:
                 f"the {'rendered frames' if self._render else 'observations'} of {self._env_id} are {got}, "
                 f"expected images: uint8 (H, W) or (H, W, C) with C 1, 3 or 4{hint}"
             )
-        return image
+        if image.shape != (self.shape or image.shape):
+            raise InputError(
+                f"the images of {self._env_id} change their shape: "
+                f"{image.shape} (channels, rows, columns) came after {self.shape}"
+            )
+        return image, _label(self._info)
 
 
 def _record(player: _Player, seed: int, split: str, count: int, shown: Bar) -> dict[str, Any]:
@@ -229,12 +222,10 @@ def _make(env_id: str, options: Mapping[str, Any], render: bool) -> Any:
 
 def _channels_first(frame: Any) -> np.ndarray | None:
     """A frame as (C, H, W), None if it is no image. Channels come last, or first where they cannot be last."""
-    if not isinstance(frame, np.ndarray) or frame.dtype != np.uint8 or frame.size == 0:
+    if not isinstance(frame, np.ndarray) or frame.dtype != np.uint8 or frame.size == 0 or frame.ndim not in (2, 3):
         return None
     if frame.ndim == 2:
         return frame[None]
-    if frame.ndim == 3 and frame.shape[-1] in CHANNELS:
+    if frame.shape[-1] in CHANNELS:
         return frame.transpose(2, 0, 1)
-    if frame.ndim == 3 and frame.shape[0] in CHANNELS and min(frame.shape[1:]) > max(CHANNELS):
-        return frame
-    return None
+    return frame if frame.shape[0] in CHANNELS and min(frame.shape[1:]) > max(CHANNELS) else None

@@ -49,27 +49,25 @@ class Transitions:
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        known: dict[str, Any] = {}
-        for name in _ARRAYS:
-            value = getattr(self, name)
-            optional = name in (*_GROUPED, "episode")
-            known[name] = _each_group(np.asanyarray, value) if optional else np.asanyarray(value)
+        known = vars(self)  # may be written to, unlike the frozen attributes
+        for name in ("obs", "actions", "next_obs"):
+            known[name] = np.asanyarray(known[name])
+        for name in ("state", "next_state", "episode"):
+            known[name] = _each_group(np.asanyarray, known[name])
         for name in ("obs", "next_obs"):
             checks.check_images(name, known[name])
-        if known["obs"].shape != known["next_obs"].shape:
-            raise InputError(f"obs has shape {known['obs'].shape} but next_obs {known['next_obs'].shape}")
-        count = len(known["obs"])
-        known["n_actions"] = checks.check_actions(known["actions"], (count,), self.n_actions)
+        if self.obs.shape != self.next_obs.shape:
+            raise InputError(f"obs has shape {self.obs.shape} but next_obs {self.next_obs.shape}")
+        count = len(self.obs)
+        checks.check_integers("actions", self.actions, (count,))
+        known["n_actions"] = checks.check_below("actions", self.actions, "n_actions", self.n_actions)
         if self.action_names is not None:
             known["action_names"] = checks.check_action_names(self.action_names, self.n_actions)
-        state, next_state = known["state"], known["next_state"]
-        known["n_classes"] = checks.check_states(state, next_state, count, self.n_classes)
-        if isinstance(state, Mapping):
-            known["next_state"] = {name: next_state[name] for name in state}
-        if known["episode"] is not None:
-            checks.check_integers("episode", known["episode"], (count,))
-        for name, value in known.items():
-            object.__setattr__(self, name, value)
+        known["n_classes"] = checks.check_states(self.state, self.next_state, count, self.n_classes)
+        if isinstance(self.state, Mapping) and isinstance(self.next_state, Mapping):
+            known["next_state"] = {name: self.next_state[name] for name in self.state}
+        if self.episode is not None:
+            checks.check_integers("episode", self.episode, (count,))
 
     def __len__(self) -> int:
         return len(self.obs)
@@ -118,15 +116,8 @@ class Transitions:
         """Pairs of frames that show the same state, because transition t+1 continues t in the same episode.
 
         Returns:
-            first, second: int64 (P,) each; ``next_obs[first]`` and ``obs[second]`` show the same states
-
-        Raises:
-            InputError: the transitions have no ``episode``.
-
-        Example:
-            >>> first, second = transitions.same_state_pairs()  # episode 0, 0, 0, 1, 1
-            >>> first, second
-            (array([0, 1, 3]), array([1, 2, 4]))
+            first, second: int64 (P,) each; ``next_obs[first]`` and ``obs[second]`` show the same states. Episodes
+            0, 0, 0, 1, 1 give 0, 1, 3 and 1, 2, 4.
         """
         if self.episode is None:
             raise InputError("this data has no `episode`, which says which transitions follow each other")
@@ -183,19 +174,18 @@ class Rollouts:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizons", tuple(int(h) for h in self.horizons))
-        if self.obs.ndim != 5 or self.obs.dtype != np.uint8:
-            raise InputError(f"obs must be uint8 (E, F, C, H, W), got {self.obs.dtype} with {self.obs.ndim} axes")
+        checks.check_images("obs", self.obs, "E, F, C, H, W")
         episodes, frames = self.obs.shape[:2]
-        if self.actions.ndim != 2 or len(self.actions) != episodes:
+        checks.check_integers("actions", self.actions)
+        if self.actions.ndim != 2 or len(self.actions) != episodes or not self.actions.size:
             raise InputError(f"actions has shape {self.actions.shape}, expected ({episodes}, T)")
-        checks.check_actions(self.actions, self.actions.shape, self.n_actions)
+        checks.check_below("actions", self.actions, "n_actions", self.n_actions)
         rising = all(a < b for a, b in zip(self.horizons, self.horizons[1:]))
         if len(self.horizons) != frames or not rising or self.horizons[0] != 0:
             raise InputError(f"horizons must be {frames} rising step counts from 0, got {self.horizons}")
         if self.horizons[-1] > self.actions.shape[1]:
             raise InputError(f"the last horizon {self.horizons[-1]} is past the {self.actions.shape[1]} actions")
-        if self.length.shape != (episodes,):
-            raise InputError(f"length has shape {self.length.shape}, expected ({episodes},)")
+        checks.check_integers("length", self.length, (episodes,))
         if self.state is not None:
             checks.check_labels("state", self.state, (episodes, frames), self.n_classes)
 
@@ -283,15 +273,13 @@ def _parts(made: Transitions | Rollouts) -> dict[str, Any]:
 
 def _grouped(parts: Mapping[str, Any]) -> dict[str, Any]:
     """Entries such as ``state.agent`` as named groups."""
-    found: dict[str, Any] = {}
-    for name in sorted(parts, key=lambda name: "." in name):
-        whole, dot, group = name.partition(".")
-        if not dot or whole not in _GROUPED:
-            found[name] = parts[name]
-        elif isinstance(groups := found.setdefault(whole, {}), dict):
-            groups[group] = parts[name]
-        else:
-            raise InputError(f"{whole} and {name} are both given; expected one array or named groups")
+    found = dict(parts)
+    for whole in _GROUPED:
+        names = [name for name in parts if name.startswith(f"{whole}.")]
+        if names and whole in found:
+            raise InputError(f"{whole} and {names[0]} are both given; expected one array or named groups")
+        if names:
+            found[whole] = {name.partition(".")[2]: found.pop(name) for name in names}
     return found
 
 

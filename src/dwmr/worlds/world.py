@@ -130,8 +130,11 @@ class World(ABC):
 
     def render(self, state: Any, generator: np.random.Generator, split: str = "test") -> np.ndarray:
         """One frame of the state, uint8 (C, H, W), with noise."""
-        image = np.ascontiguousarray(self.draw(self.labels(state)[None], generator, split)[0])
-        return add_noise(image, generator, self.noise) if self.noise else image
+        return self.noisy(np.ascontiguousarray(self.draw(self.labels(state)[None], generator, split)[0]), generator)
+
+    def noisy(self, images: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """Images with the world's noise, if it has any."""
+        return add_noise(images, generator, self.noise) if self.noise else images
 
     def with_digits(self, source: str) -> World:
         """The same world drawn with other digits; by default there are none to exchange."""
@@ -202,10 +205,8 @@ class World(ABC):
         place = np.argsort(order)
         generator = rng(seed, "graph noise", level)
         images = self.draw(np.stack([self.labels(states[number]) for number in order]), generator, "test")
-        if self.noise:
-            images = add_noise(images, generator, self.noise)
         names = [self.state_name(states[number]) for number in order]
-        return StateGraph(f"level {level}", images, names, place[table[order]])
+        return StateGraph(f"level {level}", self.noisy(images, generator), names, place[table[order]])
 
 
 @dataclass(frozen=True)
