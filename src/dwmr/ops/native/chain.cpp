@@ -115,8 +115,9 @@ struct Normed {  // a channel before its ReLU
           y(room.y + o * s.conv.out_plane()), added(s.residual ? room.in + o * s.conv.framed() + s.conv.corner() : nullptr),
           width(s.conv.out_width()), added_width(s.conv.cols()) {}
 
+    vec alone(int at) const { return y[at] * gain + level; }
     vec operator()(int r, int c) const {
-        const vec z = y[r * width + c] * gain + level;
+        const vec z = alone(r * width + c);
         return added ? z + added[r * added_width + c] : z;
     }
 };
@@ -168,10 +169,10 @@ void deactivate(const Step& s, const Room& room, const vec* dout, vec* dy, float
             for (int c = 0; c < cols; c++) {
                 const vec d = dout[r * cols + c];
                 for (int k = 0; k < SIDE * SIDE; k++) {
-                    const int up = r * SIDE + k / SIDE, across = c * SIDE + k % SIDE;
-                    const vec pulled = normed(up, across) > 0 ? d : vec{};
+                    const int at = (r * SIDE + k / SIDE) * width + c * SIDE + k % SIDE;
+                    const vec pulled = normed.alone(at) > 0 ? d : vec{};
                     sum += pulled;
-                    with += pulled * normed.y[up * width + across];
+                    with += pulled * normed.y[at];
                 }
             }
         sum *= SHARE;
@@ -185,8 +186,8 @@ void deactivate(const Step& s, const Room& room, const vec* dout, vec* dy, float
             for (int c = 0; c < cols; c++) {
                 const vec d = weight * dout[r * cols + c];
                 for (int k = 0; k < SIDE * SIDE; k++) {
-                    const int up = r * SIDE + k / SIDE, across = c * SIDE + k % SIDE, at = up * width + across;
-                    dy[at] = slope * normed.y[at] + start + (normed(up, across) > 0 ? d : vec{});
+                    const int at = (r * SIDE + k / SIDE) * width + c * SIDE + k % SIDE;
+                    dy[at] = slope * normed.y[at] + start + (normed.alone(at) > 0 ? d : vec{});
                 }
             }
         for (int r = 0; r < height; r++)  // what pooling dropped

@@ -254,11 +254,12 @@ static inline void weigh(const Convolution& c, const vec* in, const vec* dout, f
 
 // Zeros around planes (inputs, height, width) that lie in a frame.
 static inline void clear_frame(const Convolution& c, vec* out) {
+    const size_t cols = c.cols(), edge = c.padding * cols;
     for (int k = 0; k < c.inputs; k++, out += c.framed()) {
-        std::memset(out, 0, c.corner() * sizeof(vec));
-        for (int r = 1; r < c.height; r++)
-            std::memset(out + c.corner() + r * c.cols() - 2 * c.padding, 0, 2 * c.padding * sizeof(vec));
-        std::memset(out + c.framed() - c.corner(), 0, c.corner() * sizeof(vec));
+        std::memset(out, 0, edge * sizeof(vec));
+        for (vec* row = out + edge; row < out + edge + c.height * cols; row += cols)
+            for (int p = 0; p < c.padding; p++) row[p] = row[cols - 1 - p] = vec{};
+        std::memset(out + c.framed() - edge, 0, edge * sizeof(vec));
     }
 }
 
