@@ -44,14 +44,8 @@ def export_onnx(
 ) -> None:
     """Write both files into a new folder, if onnxruntime computes exactly the model's bits.
 
-    Args:
-        images: uint8 (N, C, H, W), to compare codes.
-        actions: integers (N,), to compare the predicted next codes.
-        overwrite: replace a folder that exists.
-
-    Raises:
-        InputError: a package is missing, or there is nothing to compare.
-        ExportFailed: a bit differs; nothing was written.
+    They are compared on images uint8 (N, C, H, W), their codes and actions (N,). If a bit differs, ExportFailed is
+    raised and nothing is written.
     """
     if missing := [name for name in PACKAGES if importlib.util.find_spec(name) is None]:
         raise InputError(f"exporting to ONNX needs {', '.join(missing)}; pip install 'dwmr[onnx]'")
@@ -89,10 +83,10 @@ def _write(network: _Network, path: Path, inputs: dict[str, Tensor], output: str
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     wrong = 0
-    starts = [0, 1, *range(2, len(expected), COMPARED_AT_ONCE)]
-    for start, end in zip(starts, [*starts[1:], len(expected)]):
-        (got,) = session.run([output], {name: tensor[start:end].numpy() for name, tensor in inputs.items()})
-        wrong += int((got != expected[start:end].numpy()).sum())
+    parts = np.split(np.arange(len(expected)), [1, *range(2, len(expected), COMPARED_AT_ONCE)])
+    for part in parts:
+        (got,) = session.run([output], {name: tensor[part].numpy() for name, tensor in inputs.items()})
+        wrong += int((got != expected[part].numpy()).sum())
     if wrong:
         share = f"{wrong} of {expected.numel()} bits"
         raise ExportFailed(f"{path.name}: {share} differ under onnxruntime; nothing was left")

@@ -67,8 +67,7 @@ class Applicability:
 def fit_applicability(
     codes: Tensor, actions: Tensor, val_codes: Tensor, val_actions: Tensor, n_actions: int, seed: int = 0
 ) -> Applicability:
-    """Learn from codes bool (N, K) and the actions (N,) taken there. Validation data decides when to stop, and the
-    threshold."""
+    """Learn from codes bool (N, K) and actions (N,); validation data decides when to stop, and the threshold."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng(seed, "applicability").integers(2**63)))
         network = likelihood_network(codes.shape[1], n_actions)
@@ -102,11 +101,8 @@ def fit_applicability(
 def choose_threshold(likelihood: np.ndarray, actions: np.ndarray) -> float:
     """The likelihood from which an action counts as possible; 0 if nothing is gained by ruling any out.
 
-    Of equally good thresholds the middle one on a logarithmic scale is chosen.
-
-    Args:
-        likelihood: of each action in each code, (N, A).
-        actions: the actions taken there, (N,).
+    ``likelihood`` (N, A) is that of each action in each code, ``actions`` (N,) those taken there. Of equally good
+    thresholds the middle one on a logarithmic scale is chosen.
     """
 
     def score(threshold: float) -> float:
@@ -115,9 +111,8 @@ def choose_threshold(likelihood: np.ndarray, actions: np.ndarray) -> float:
         uniform = -np.log(np.maximum(possible.sum(1), 1))
         return float(np.where(taken, uniform, -MISS_COST).mean())
 
-    all_possible = -math.log(likelihood.shape[1])
     scores = np.array([score(threshold) for threshold in THRESHOLDS])
-    if scores.max() <= all_possible + TIE:
+    if scores.max() <= TIE - math.log(likelihood.shape[1]):
         return 0.0
     best = np.flatnonzero(scores >= scores.max() - TIE)
     return float(np.sqrt(THRESHOLDS[best[0]] * THRESHOLDS[best[-1]]))

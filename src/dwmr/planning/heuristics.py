@@ -29,10 +29,7 @@ BLOCKS = 2
 
 @dataclass(frozen=True)
 class HammingHeuristic:
-    """The number of wrong bits, divided by the most bits that one action flips.
-
-    It never overestimates, as long as no action flips more bits than that.
-    """
+    """The number of wrong bits, divided by the most bits that one action flips; so it never overestimates."""
 
     goal: CodeGoal
     flips: int
@@ -96,10 +93,7 @@ class HeuristicTraining:
 def train_heuristic(
     agent: Agent, starts: Tensor, setting: HeuristicTraining = HeuristicTraining(), *, seed: int = 0
 ) -> tuple[HeuristicNetwork, dict[str, Any]]:
-    """Train a network for the codes that imagined walks from the codes (N, W) visit.
-
-    Returns the network, and the settings with the mean loss of each tenth of the training.
-    """
+    """A network for the codes on imagined walks from the codes (N, W), and its settings and losses by tenths."""
     device = starts.device
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng(seed, "value weights").integers(2**63)))
@@ -140,25 +134,24 @@ def imagined_walks(dynamics: Dynamics, words: Tensor, steps: int, generator: tor
     for _ in range(steps):
         children, possible = dynamics.successors(words)
         weights = torch.ones(children.shape[:2], device=words.device) if possible is None else possible.float()
-        stuck = weights.sum(1) == 0
-        action = torch.multinomial(weights + stuck[:, None], 1, generator=generator).squeeze(1)
-        after = children[torch.arange(len(words), device=words.device), action]
-        words = torch.where(stuck[:, None], words, after)
+        stuck = weights.sum(1, keepdim=True) == 0
+        action = torch.multinomial(weights + stuck, 1, generator=generator)
+        words = torch.where(stuck, words, children.take_along_dim(action.unsqueeze(2), 1).squeeze(1))
         path.append(words)
     return torch.stack(path)
 
 
 def _pairs(walks: Tensor, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
     """Codes and later codes of the same walks, and the number of actions between them."""
-    length, walkers = walks.shape[0] - 1, walks.shape[1]
-    device = walks.device
-    who = torch.randint(walkers, (count,), generator=generator, device=device)
-    early, late = torch.randint(length + 1, (2, count), generator=generator, device=device).sort(0).values
+    length, walkers, _ = walks.shape
+    who = torch.randint(walkers, (count,), generator=generator, device=walks.device)
+    early, late = torch.randint(length, (2, count), generator=generator, device=walks.device).sort(0).values
     return walks[early, who], walks[late, who], late - early
 
 
 @torch.no_grad()
 def _targets(agent: Agent, target: HeuristicNetwork, states: Tensor, goals: Tensor, steps: Tensor) -> Tensor:
+    """One more than the best estimate after an action, at most ``steps``; 0 at the goal."""
     children, possible = agent.dynamics.successors(states)
     wanted = goals.unsqueeze(1).expand_as(children)
     estimates = target(unpack(children, agent.bits).float(), unpack(wanted, agent.bits).float())

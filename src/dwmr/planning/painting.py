@@ -39,10 +39,7 @@ def with_decoder(model: WorldModel, decoder: nn.Module, mean: Tensor, std: Tenso
 
 
 def fit_decoder(model: WorldModel, name: str, train: Transitions, seed: int = 0) -> dict[str, Tensor]:
-    """Fit a decoder, by name, to the codes of the training frames: its weights, and ``mean`` and ``std`` of its images.
-
-    The loss is the squared error of the standardised frames.
-    """
+    """Fit a decoder to the codes of standardised training frames: its weights, and their ``mean`` and ``std``."""
     train = train[:FRAMES]
     codes = model.encode(train.obs)
     with torch.random.fork_rng(devices=[]):
