@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dwmr.files import atomic_folder, atomic_write_bytes, atomic_write_json, atomic_write_text, cache_folder, lock
+from dwmr.files import atomic_folder, atomic_write_bytes, atomic_write_json, atomic_write_text, cache_folder
 
 
 @pytest.fixture
@@ -140,12 +140,3 @@ def test_cache_folder(monkeypatch, tmp_path):
     assert cache_folder() == tmp_path / "shared" / "dwmr"
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     assert cache_folder() == tmp_path / "home" / ".cache" / "dwmr"
-
-
-def test_a_lock_is_held_by_one_at_a_time(tmp_path):
-    with lock(tmp_path) as mine:
-        assert mine
-        with lock(tmp_path) as again:
-            assert not again
-    with lock(tmp_path) as mine:
-        assert mine

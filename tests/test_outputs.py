@@ -170,14 +170,6 @@ def test_a_study_replaces_no_files_of_the_users_own(cli, data, tmp_path, no_work
     assert contents(tmp_path) == {"study.json": b'{"mine": true}'}
 
 
-def test_a_study_removes_no_folder_of_the_users_own(cli, data, tmp_path):
-    (tmp_path / "study.journal.work").mkdir()
-    (tmp_path / "study.journal.work" / "notes.txt").write_text("mine")
-    words = ["tune", "iceslider/dwmr", "--data", data, "--storage", tmp_path / "study.journal", "--trials", 1]
-    assert "is not of a study" in refused(cli, *words)
-    assert contents(tmp_path) == {"study.journal.work/notes.txt": b"mine"}
-
-
 def test_a_table_replaces_no_files_of_the_users_own(cli, tmp_path, monkeypatch):
     monkeypatch.setattr("experiments.reproduce.campaign.run", lambda *words, **more: pytest.fail("work was done"))
     (tmp_path / "table1.md").write_text("mine")

@@ -166,33 +166,24 @@ def atomic_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> I
 
 
 @contextlib.contextmanager
-def lock(path: str | os.PathLike[str]) -> Iterator[bool]:
-    """Lock a file or folder while the block runs; False if another block or process has. A lock ends with its process.
+def locked(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Keep other processes that call this from writing to a folder until the block or this process ends.
 
-    Always True where there are no locks: on Windows, and on some network file systems.
+    Raises:
+        InputError: another one is writing to it.
     """
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        mine = True
-        with contextlib.suppress(ImportError, OSError):
+        with contextlib.suppress(ImportError, OSError):  # Windows has no such locks, nor have some network file systems
             import fcntl
 
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                mine = False
-        yield mine
+            except BlockingIOError as error:
+                raise InputError(f"{folder} is being written by another process; wait for it to end") from error
+        yield
     finally:
         os.close(descriptor)
-
-
-@contextlib.contextmanager
-def locked(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """Keep other processes from writing to a folder while the block runs; raises InputError if one is."""
-    with lock(folder) as mine:
-        if not mine:
-            raise InputError(f"{folder} is being written by another process; wait for it to end")
-        yield
 
 
 def _temporary_beside(path: Path) -> Path:

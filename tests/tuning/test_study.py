@@ -7,7 +7,7 @@ import pytest
 from dwmr.errors import InputError
 from dwmr.presets import preset
 from dwmr.tuning.spaces import search_space
-from dwmr.tuning.study import BATCH, Plan, open_study, rows_of
+from dwmr.tuning.study import Plan, open_study, rows_of
 
 
 @pytest.mark.parametrize(
@@ -19,17 +19,21 @@ def test_trials_are_compared_at_a_fifth_a_half_and_the_end(epochs, expected):
     assert Plan(base, search_space(base), 1, 0, "data", "imagination").rungs() == expected
 
 
-def test_a_row_without_a_batch_does_not_count(tmp_path):
+def ended(study):
+    study.tell(study.ask({}), 1.0)
+
+
+def test_a_row_that_has_not_ended_does_not_count(tmp_path):
     study = open_study(tmp_path / "j")
-    study.ask({}).set_user_attr(BATCH, 0)
-    study.ask({})  # and killed before it was given to a batch
+    ended(study)
+    study.ask({})  # and killed before it ended
     assert [row.number for row in rows_of(open_study(tmp_path / "j"))] == [0]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 def test_a_database_is_a_storage_too(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    open_study("sqlite:///study.db").ask({}).set_user_attr(BATCH, 0)
+    ended(open_study("sqlite:///study.db"))
     assert [row.number for row in rows_of(open_study("sqlite:///study.db"))] == [0]
     assert [path.name for path in tmp_path.iterdir()] == ["study.db"]
 

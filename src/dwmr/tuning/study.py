@@ -1,7 +1,7 @@
 """The memory of a study: an Optuna study in a journal file or a database, which several processes may share.
 
-A row (an Optuna trial) belongs to a batch. Its scores are Optuna's intermediate values, by epoch; a row that does not
-continue is pruned, and one that diverged has failed. The scores of a confirmation are an attribute of the study.
+The scores of a row (an Optuna trial) are its intermediate values, by epoch; a row that does not continue is pruned, and
+one that diverged has failed. The scores of a confirmation are an attribute of the study.
 """
 
 import os
@@ -28,7 +28,7 @@ from dwmr.seeding import below, rng
 from dwmr.tuning.spaces import Space, as_data, options, options_of
 
 STUDY = "dwmr"
-BATCH, START, DIVERGED = "batch", "start", "diverged"  # attributes of a row
+START, DIVERGED = "start", "diverged"  # attributes of a row
 SCORES = {"imagination": "validation imagination F1", "shared": "dimensions shared by predicted and encoded codes"}
 
 
@@ -123,18 +123,9 @@ def _open_file(path: Path) -> BaseStorage:
         raise InputError(f"{path} is not the journal of a study, or is damaged: {error!r}") from error
 
 
-def work_folder(storage: str | Path) -> Path:
-    """The folder of locks and of runs in training. It is removed when the study ends, so it must be the study's own."""
-    place = place_of(storage)
-    folder = place.with_name(place.name + ".work")
-    if folder.exists() and not (folder / ".gitignore").is_file() and any(folder.iterdir()):
-        raise InputError(f"{folder} is not of a study, which would remove it at its end; move it elsewhere")
-    return folder
-
-
 def rows_of(study: Study) -> list[FrozenTrial]:
-    """The rows of all batches. What was killed while it was proposed has no batch, and does not count."""
-    return [row for row in study.get_trials(deepcopy=False) if BATCH in row.user_attrs]
+    """The rows that have ended. What was interrupted runs for ever, and does not count."""
+    return [row for row in study.get_trials(deepcopy=False) if row.state.is_finished()]
 
 
 def summarize(study: Study, plan: Plan, device: str) -> dict[str, Any]:
