@@ -53,7 +53,10 @@ def test_blocks_are_squares_of_their_own_colour():
     assert (middles[:, 0] == middles[:, 0, :1]).all()
 
 
-@pytest.mark.parametrize("options", [{"blocks": 8}, {"columns": 2}])
-def test_wrong_numbers_are_refused(options):
-    with pytest.raises(ValueError, match="expected 2 to 7 blocks and 3 to 6 columns"):
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"blocks": 8}, "blocks must lie between 2 and 7, got 8"), ({"columns": 2}, "columns must lie between 3 and 6")],
+)
+def test_wrong_numbers_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
         Blocks(**options)

@@ -3,7 +3,7 @@ import numpy as np
 from dwmr.seeding import rng
 from dwmr.worlds import frozen_lake
 from dwmr.worlds.frozen_lake import FrozenLake, build_level, make_level
-from dwmr.worlds.grid_world import GridState, shortest_path
+from dwmr.worlds.grid_world import GridState, reachable
 
 UP, RIGHT, LEFT, DOWN = range(4)
 HOLE = 9  # row 1, column 1
@@ -45,6 +45,6 @@ def test_the_graph_of_a_level_has_its_reachable_cells():
     level = make_level(7)
     cells = [8 * int(name.split()[1][:-1]) + int(name.split()[3]) for name in graph.states]
     assert cells[0] == level.start
-    assert set(cells) == {cell for cell in range(64) if shortest_path(level.moves, cells[0], cell) is not None}
+    assert set(cells) == reachable(level.moves, cells[0])
     for cell, ends in zip(cells, graph.table, strict=True):
         assert [cells[end] for end in ends] == list(level.moves[cell])

@@ -14,7 +14,6 @@ from dwmr.worlds.puzzle import Puzzle
 from dwmr.worlds.tiles import colours
 
 SIDE = 12
-MAX_BLOCKS, MAX_COLUMNS = 7, 6
 
 _MAX_SMALL = 10_000  # states of a true graph
 _BACKGROUND, _EDGE = (236, 238, 242), (40, 40, 48)
@@ -39,13 +38,7 @@ class Blocks(Puzzle):
     columns: int = 4
 
     name = "blocks"
-
-    def __post_init__(self) -> None:
-        if not (2 <= self.blocks <= MAX_BLOCKS and 3 <= self.columns <= MAX_COLUMNS):
-            raise ValueError(
-                f"expected 2 to {MAX_BLOCKS} blocks and 3 to {MAX_COLUMNS} columns, "
-                f"got {self.blocks} and {self.columns}"
-            )
+    allowed = {"blocks": range(2, 8), "columns": range(3, 7)}  # noqa: RUF012
 
     @cached_property
     def _moves(self) -> list[tuple[int, int]]:

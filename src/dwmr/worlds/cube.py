@@ -19,7 +19,6 @@ from dwmr.worlds.tiles import colours
 SIDE = 8  # pixels of a sticker in the net
 VIEW = 48  # pixels of each of the two views
 BLANK = 6
-MAX_JITTER = 45  # colours stay apart
 
 _FACES = ("up", "left", "front", "right", "back", "down")
 _NORMAL = ((0, 1, 0), (-1, 0, 0), (0, 0, 1), (1, 0, 0), (0, 0, -1), (0, -1, 0))
@@ -47,15 +46,10 @@ class Cube(Puzzle):
     style: str = "net"
     jitter: int = 0
 
+    allowed = {"style": ("net", "views"), "jitter": range(46)}  # noqa: RUF012  # up to 45 colours stay apart
     size: ClassVar[int]
     faces: ClassVar[tuple[str, ...]]
-    styles = ("net", "views")
     n_classes = BLANK + 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.jitter <= MAX_JITTER:
-            raise ValueError(f"jitter must lie between 0 and {MAX_JITTER}, got {self.jitter}")
 
     @property
     def action_names(self) -> tuple[str, ...]:
@@ -144,10 +138,10 @@ def _positions(size: int) -> np.ndarray:
     return (size * normal + steps[:, None, None] * downward + steps[:, None] * rightward).reshape(-1, 3)
 
 
-@functools.cache
-def _numbers(size: int) -> dict[tuple[int, ...], int]:
-    """The number of the sticker at each position."""
-    return {tuple(position): number for number, position in enumerate(_positions(size).tolist())}
+def _numbers(size: int, positions: np.ndarray) -> np.ndarray:
+    """The sticker at each of the positions (…, 3), one more than the last where there is none."""
+    found = (positions[..., None, :] == _positions(size)).all(-1)
+    return np.where(found.any(-1), found.argmax(-1), 6 * size**2)
 
 
 @functools.cache
@@ -157,8 +151,8 @@ def _turns(size: int, faces: tuple[str, ...]) -> list[list[int]]:
     for face in faces:
         normal = np.array(_NORMAL[_FACES.index(face)])
         turned = np.where((positions @ normal >= size - 1)[:, None], _rotated(positions, normal), positions)
-        ends = [_numbers(size)[tuple(position)] for position in turned.tolist()]
-        turns += [np.argsort(ends).tolist(), ends]
+        ends = _numbers(size, turned)
+        turns += [ends.argsort().tolist(), ends.tolist()]
     return turns
 
 
@@ -171,9 +165,8 @@ def _rotated(positions: np.ndarray, axis: np.ndarray) -> np.ndarray:
 def _pieces(size: int) -> tuple[list[list[int]], list[list[int]]]:
     """The stickers of each corner that can move, always in the same sense of rotation, and of each edge."""
     stickers: dict[tuple[int, ...], list[int]] = {}
-    for number, position in enumerate(_positions(size).tolist()):
-        piece = tuple(max(1 - size, min(size - 1, coordinate)) for coordinate in position)
-        stickers.setdefault(piece, []).append(number)
+    for number, piece in enumerate(_positions(size).clip(1 - size, size - 1).tolist()):
+        stickers.setdefault(tuple(piece), []).append(number)
     corners = []
     for piece, (one, *others) in stickers.items():
         if len(others) == 2 and (size > 2 or piece != (-1, -1, -1)):
@@ -215,10 +208,7 @@ def _one_view(size: int, corner: np.ndarray) -> np.ndarray:
     for normal in np.array(_NORMAL)[np.array(_NORMAL) @ corner > 0]:
         depth = (size - plane @ normal) / (sight @ normal)
         points = plane + depth[..., None] * sight
-        nearest = 2 * np.floor((points + size) / 2).astype(int) + 1 - size
-        inside = np.abs(points - nearest).max(-1, where=normal == 0, initial=0) < 1 - _GAP
-        for row, col in np.argwhere(inside):
-            position = np.where(normal == 0, nearest[row, col], size * normal)
-            if tuple(position.tolist()) in _numbers(size):
-                pixels[row, col] = _numbers(size)[tuple(position.tolist())]
+        nearest = np.where(normal == 0, 2 * np.floor((points + size) / 2) + 1 - size, size * normal)
+        inside = np.abs(points - nearest).max(-1) < 1 - _GAP
+        pixels[inside] = np.minimum(pixels[inside], _numbers(size, nearest[inside]))
     return pixels

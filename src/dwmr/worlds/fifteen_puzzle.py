@@ -24,7 +24,7 @@ class FifteenPuzzle(TileBoard, Puzzle):
     style: str = "picture"
 
     name = "15puzzle"
-    styles = ("picture", "digits")
+    allowed = {"style": ("picture", "digits")}  # noqa: RUF012
     shape = (SIZE, SIZE)
     many_states = True
 

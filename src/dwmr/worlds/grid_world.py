@@ -34,7 +34,8 @@ class Level:
 
     def solution(self) -> tuple[int, ...] | None:
         """The fewest actions from the start to the goal, None if it cannot be reached."""
-        return shortest_path(self.moves, self.start, self.goal)
+        ways = breadth_first(self.start, self.moves.__getitem__)
+        return next((way for cell, way in ways if cell == self.goal), None)
 
 
 class GridState(NamedTuple):
@@ -78,11 +79,6 @@ class GridWorld(World):
 
     def state_name(self, state: GridState) -> str:
         return f"row {state.agent // SIZE}, column {state.agent % SIZE}"
-
-
-def shortest_path(table: Table, start: int, goal: int) -> tuple[int, ...] | None:
-    """Fewest actions from start to goal, None if the goal cannot be reached."""
-    return next((way for cell, way in breadth_first(start, table.__getitem__) if cell == goal), None)
 
 
 def reachable(successors: Sequence[Iterable[int]], start: int) -> set[int]:

@@ -12,7 +12,6 @@ from dwmr.worlds.puzzle import Puzzle
 from dwmr.worlds.tiles import colours
 
 PEGS = 3
-MAX_DISCS = 9
 ROW, COLUMN = 8, 24  # pixels of a cell
 
 _MOVES = tuple(itertools.permutations(range(PEGS), 2))
@@ -34,12 +33,9 @@ class Hanoi(Puzzle):
     discs: int = 6
 
     name = "hanoi"
+    allowed = {"discs": range(2, 10)}  # noqa: RUF012
     action_names = tuple(f"from-{one + 1}-to-{other + 1}" for one, other in _MOVES)
     small_levels = True
-
-    def __post_init__(self) -> None:
-        if not 2 <= self.discs <= MAX_DISCS:
-            raise ValueError(f"discs must lie between 2 and {MAX_DISCS}, got {self.discs}")
 
     @property
     def n_classes(self) -> int:

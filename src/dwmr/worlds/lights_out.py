@@ -15,7 +15,6 @@ from dwmr.worlds.puzzle import Puzzle
 from dwmr.worlds.world import DigitWorld
 
 SIDE = 14
-MAX_SIZE = 8
 
 _MAX_SMALL = 4
 _TURN = 1.5  # radians at the centre of a twisted picture
@@ -40,13 +39,8 @@ class LightsOut(DigitWorld, Puzzle):
     twisted: bool = False
 
     name = "lightsout"
-    styles = ("plus", "digits")
+    allowed = {"size": range(2, 9), "style": ("plus", "digits")}  # noqa: RUF012
     n_classes = 2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 2 <= self.size <= MAX_SIZE:
-            raise ValueError(f"size must lie between 2 and {MAX_SIZE}, got {self.size}")
 
     @property
     def action_names(self) -> tuple[str, ...]:

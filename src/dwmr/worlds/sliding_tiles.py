@@ -169,20 +169,13 @@ def random_board(generator: np.random.Generator, rows: int, cols: int) -> np.nda
 
 def random_walk(generator: np.random.Generator, board: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Boards uint8 (steps + 1, rows, cols) and actions int64 (steps,) of a walk, uniform over valid moves."""
-    ways = [
-        [(action, end) for action, end in enumerate(ends) if end != cell]
-        for cell, ends in enumerate(neighbours(*board.shape))
-    ]
-    tiles = bytearray(board.astype(np.uint8).tobytes())
-    blank = tiles.index(0)
-    boards, actions = bytearray(tiles), []
+    boards, actions = [board.astype(np.uint8)], []
     for draw in below(generator, _FAIR_DRAW, steps).tolist():
-        action, end = ways[blank][draw % len(ways[blank])]
-        tiles[blank], tiles[end] = tiles[end], 0
-        blank = end
-        boards += tiles
-        actions.append(action)
-    return np.frombuffer(boards, np.uint8).reshape(steps + 1, *board.shape), np.array(actions, np.int64)
+        blank = int(boards[-1].argmin())
+        valid = [action for action, end in enumerate(neighbours(*board.shape)[blank]) if end != blank]
+        actions.append(valid[draw % len(valid)])
+        boards.append(step(boards[-1], actions[-1]))
+    return np.stack(boards), np.array(actions, np.int64)
 
 
 def draw(boards: np.ndarray, digits: Digits, generator: np.random.Generator) -> np.ndarray:

@@ -13,15 +13,14 @@ import numpy as np
 
 from dwmr.seeding import below, rng, shuffled
 from dwmr.worlds import tiles
-from dwmr.worlds.actions import DIRECTIONS, MOVES, NAMES
+from dwmr.worlds.actions import DIRECTIONS, MOVES, NAMES, neighbours
+from dwmr.worlds.grid_world import reachable
 from dwmr.worlds.world import World
 
 SIZE = 8
 WALL, FLOOR, GOAL, BOX, BOX_ON_GOAL, AGENT, AGENT_ON_GOAL = range(7)
-MAX_BOXES = 4
 
 _OFFSETS = [SIZE * down + right for down, right in DIRECTIONS]
-_EDGE = sum(1 << row * SIZE + col for row, col in np.ndindex(SIZE, SIZE) if {row, col} & {0, SIZE - 1})
 _MIN_FLOOR = 16
 _PULLING_STEPS = 150
 
@@ -73,16 +72,13 @@ class Sokoban(World):
     boxes: int = 2
 
     name = "sokoban"
+    allowed = {"boxes": range(1, 5)}  # noqa: RUF012
     action_names = NAMES
     n_classes = 7
     image_shape = (3, SIZE * tiles.SIDE, SIZE * tiles.SIDE)
     pictures = tiles.from_art(_ART, _PALETTE)
     task_kinds = ("rooms",)
     level_name = "room"
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.boxes <= MAX_BOXES:
-            raise ValueError(f"boxes must lie between 1 and {MAX_BOXES}, got {self.boxes}")
 
     def reset(self, seed: int) -> Room:
         return make_room(seed, self.boxes)
@@ -114,10 +110,10 @@ def make_room(seed: int, boxes: int = 2) -> Room:
     """The room of a seed: no box stands on a goal, and pushes can solve it."""
     generator = rng(seed, "sokoban room", boxes)
     while True:
-        walls = _make_walls(generator)
-        floor = [cell for cell in range(SIZE * SIZE) if not walls >> cell & 1]
+        floor = _make_floor(generator)
         if len(floor) < _MIN_FLOOR:
             continue
+        walls = (1 << SIZE * SIZE) - 1 - sum(1 << cell for cell in floor)
         order = shuffled(generator, len(floor)).tolist()
         goals = sum(1 << floor[index] for index in order[:boxes])
         pulled, agent = _pull(generator, walls, goals, floor[order[boxes]])
@@ -125,23 +121,12 @@ def make_room(seed: int, boxes: int = 2) -> Room:
             return Room(walls, goals, pulled, agent)
 
 
-def _make_walls(generator: np.random.Generator) -> int:
-    """Walls at the edge and in a fifth of the cells, and wherever they cut off cells from the largest space."""
-    drawn = below(generator, 5, SIZE * SIZE).tolist()
-    left = ~_EDGE & sum(1 << cell for cell, value in enumerate(drawn) if value)
-    largest = 0
-    while left:
-        space = left & -left
-        while (grown := left & (space | _neighbours(space))) != space:
-            space = grown
-        left &= ~space
-        largest = max(largest, space, key=int.bit_count)
-    return ((1 << SIZE * SIZE) - 1) & ~largest
-
-
-def _neighbours(cells: int) -> int:
-    """The cells next to any of the given ones, none of which is at the edge."""
-    return cells << 1 | cells >> 1 | cells << SIZE | cells >> SIZE
+def _make_floor(generator: np.random.Generator) -> list[int]:
+    """The cells of the largest space, where walls are at the edge and in a fifth of the cells."""
+    drawn = below(generator, 5, SIZE * SIZE).reshape(SIZE, SIZE)
+    free = set(np.flatnonzero(np.pad(drawn[1:-1, 1:-1], 1)).tolist())
+    ends = [free.intersection(around) for around in neighbours(SIZE, SIZE)]
+    return sorted(max((reachable(ends, cell) for cell in sorted(free)), key=len, default=()))
 
 
 def _pull(generator: np.random.Generator, walls: int, boxes: int, agent: int) -> tuple[int, int]:

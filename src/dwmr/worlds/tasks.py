@@ -96,13 +96,11 @@ class StateGraph:
     table: np.ndarray
 
     def __post_init__(self) -> None:
-        count, shape = len(self.images), self.table.shape
-        if len(self.states) != count or len(shape) != 2 or shape[0] != count:
-            raise InputError(
-                f"{self.name}: images, states and rows of the table must be equally many, got {count} images, "
-                f"{len(self.states)} states and a table of shape {shape}"
-            )
-        if int(self.table.min()) < 0 or int(self.table.max()) >= count:
+        count = len(self.images)
+        if len(self.states) != count or self.table.ndim != 2 or len(self.table) != count:
+            sizes = f"{count} images, {len(self.states)} states and a table of shape {self.table.shape}"
+            raise InputError(f"{self.name}: images, states and rows of the table must be equally many, got {sizes}")
+        if not ((self.table >= 0) & (self.table < count)).all():
             raise InputError(f"{self.name}: the entries of the table must be states in [0, {count})")
 
 

@@ -34,7 +34,7 @@ class World(ABC):
     Attributes:
         noise: standard deviation of the pixel noise in every frame, on the [0, 1] scale.
         name: what the world is called, also in the names of random streams. Renaming it changes its data.
-        styles: what the option ``style`` may be.
+        allowed: the values of options that may not have just any.
         walk_stream: names the random stream of `walk`, by default ``name``. Changing it changes the data.
         action_names: one name per action.
         n_classes: labels are below this.
@@ -50,7 +50,7 @@ class World(ABC):
     noise: float = field(default=0.0, kw_only=True)
 
     name: ClassVar[str]
-    styles: ClassVar[tuple[str, ...]] = ()
+    allowed: ClassVar[Mapping[str, Sequence[Any]]] = {}
     walk_stream: ClassVar[str] = ""
     sizes: ClassVar[Mapping[str, int]] = {"train": 20_000, "val": 5_000, "test": 5_000}
     levels: ClassVar[Mapping[str, range]] = {
@@ -63,8 +63,12 @@ class World(ABC):
     level_name: ClassVar[str] = "level"
 
     def __post_init__(self) -> None:
-        if self.styles and self.style not in self.styles:
-            raise unknown("style", self.style, self.styles)
+        for name, values in self.allowed.items():
+            if (given := getattr(self, name)) in values:
+                continue
+            if isinstance(values, range):
+                raise InputError(f"{name} must lie between {values[0]} and {values[-1]}, got {given}")
+            raise unknown(name, given, values)
 
     # Rules
 
@@ -108,7 +112,7 @@ class World(ABC):
 
     @property
     def style(self) -> str:
-        """How the world is drawn; an option where there are several `styles`."""
+        """How the world is drawn; an option where there are several ways."""
         return ""
 
     @property
