@@ -204,7 +204,7 @@ def _as_type(name: str, value: Any) -> Any:
     """``value`` as the type of the option; text is read, numbers are taken if nothing is lost."""
     if name not in option_names():
         raise unknown("option", name, option_names())
-    kind = type(getattr(Config, name)) if name in _own_names() else float
+    kind: type = type(getattr(Config, name)) if name in _own_names() else float
     if kind is bool:
         words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
         if str(value).lower() not in words:

@@ -21,7 +21,7 @@ from dwmr.data.collect import make_transitions
 from dwmr.files import locked
 from dwmr.models.run_folder import CHECKPOINT, METRICS, RUN, read_metrics, read_tensors
 from dwmr.presets import PRESETS
-from dwmr.training import trainer
+from dwmr.training import run_group, schedules, trainer
 from dwmr.training.objectives import OBJECTIVES, Objective
 from dwmr.training.run_group import warn_if_collapsed
 
@@ -228,16 +228,18 @@ def test_a_folder_that_is_being_written_is_refused(tiny, tmp_path):
     train(TINY.replace(epochs=3), train=tiny, out=tmp_path / "run", resume=True)
 
 
-def test_a_folder_is_locked_while_it_is_written(tiny, tmp_path):
+def test_a_folder_is_locked_while_it_is_written(tiny, tmp_path, monkeypatch):
     asked = []
 
-    def proceed(runs):
+    def values_at(config, epoch):
         with pytest.raises(InputError, match="is being written"), locked(tmp_path / "run"):
             pass
-        return not asked.append(runs)
+        asked.append(epoch)
+        return schedules.values_at(config, epoch)
 
-    dwmr.train_many(TINY, train=tiny, seeds=[0], outs=[tmp_path / "run"], device="cpu", proceed=proceed)
-    assert len(asked) == 2
+    monkeypatch.setattr(run_group, "values_at", values_at)
+    train(TINY, train=tiny, out=tmp_path / "run", device="cpu")
+    assert asked == [0, 1]
     with locked(tmp_path / "run"):
         pass
 
@@ -254,18 +256,21 @@ def test_resume_refuses_other_data(tiny, tmp_path):
         train(TINY, train=tiny[:48], out=tmp_path / "run", resume=True)
 
 
-def test_a_run_told_not_to_proceed_ends_there_and_can_be_resumed(tiny, tmp_path):
+def test_runs_that_are_interrupted_can_be_resumed(tiny, tmp_path, monkeypatch):
     asked = []
 
-    def proceed(runs):
-        asked.append(runs)
-        return len(asked) <= 3
+    def values_at(config, epoch):
+        asked.append(epoch)
+        if len(asked) == 5:
+            raise KeyboardInterrupt
+        return schedules.values_at(config, epoch)
 
     folders = [tmp_path / "a", tmp_path / "b"]
     config = TINY.replace(epochs=3)
-    runs = dwmr.train_many(config, train=tiny, seeds=[0, 1], outs=folders, device="cpu", proceed=proceed)
-    assert [len(run.metrics) for run in runs] == [3, 0]
-    assert asked == [1, 1, 1, 1]
+    monkeypatch.setattr(run_group, "values_at", values_at)
+    with pytest.raises(KeyboardInterrupt):
+        dwmr.train_many(config, train=tiny, seeds=[0, 1], outs=folders, device="cpu")
+    assert [len(read_metrics(folder)) for folder in folders] == [3, 1]
     dwmr.train_many(config, train=tiny, seeds=[0, 1], outs=folders, device="cpu", resume=True)
     train(config, train=tiny, out=tmp_path / "whole", seed=1, device="cpu")
     assert checkpoint_of(folders[1]) == checkpoint_of(tmp_path / "whole")
@@ -404,7 +409,7 @@ def test_an_epoch_whose_warning_is_an_error_is_saved_all_the_same(tiny, tmp_path
 def test_a_warning_about_one_run_that_is_an_error_loses_no_epoch_of_another(tiny, tmp_path):
     all_ones = Objective({"zeros": lambda codes, hyper: 1 - codes.probs.mean((-2, -1))}, weights={"zeros": 1.0})
     config, folders = TINY.replace(epochs=50, lr=0.05), [tmp_path / "a", tmp_path / "b"]
-    job = trainer.Job(all_ones, tiny, None, torch.device("cpu"), False, False, None)
+    job = trainer.Job(all_ones, tiny, None, torch.device("cpu"), False, False)
     members = trainer._make_members(job, [config] * 2, [0, 1], folders, {}, ())
     with pytest.raises(RuntimeWarning, match="collapsing"):
         trainer.train_group(job, members)
@@ -535,7 +540,7 @@ class Counting(OwnEncoder):
 def test_runs_that_cannot_be_one_program_are_trained_side_by_side(tiny, encoder):
     own = {"encoder": encoder, "predictor": OwnPredictor}
     config = TINY.replace(encoder="custom", predictor="custom")
-    job = trainer.Job(OBJECTIVES["dwmr"], tiny, tiny, torch.device("cpu"), True, False, None)
+    job = trainer.Job(OBJECTIVES["dwmr"], tiny, tiny, torch.device("cpu"), True, False)
     members = trainer._make_members(job, [config] * 2, [3, 4], [None] * 2, own, tuple(own))
     trainer.train_group(job, members)
     for member in members:

@@ -8,7 +8,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ class RunInfo:
     decoder: bool
     own_parts: tuple[str, ...]  # "encoder", "predictor", "decoder", "objective": made by the user
     data: str  # fingerprint of the training data
-    versions: Mapping[str, str] = field(default_factory=lambda: dict(VERSIONS))
+    versions: Mapping[str, str]
     verdict: Mapping[str, Any] | None = None  # on the finished model, see `dwmr.models.verdict`
 
 
@@ -55,21 +55,15 @@ def read_info(folder: str | Path) -> RunInfo:
     try:
         stored = json.loads(path.read_text())
         if stored["format"] != FORMAT:
-            raise InputError(f"{path} is not the file of a dwmr run: its format is {stored['format']!r}")
+            raise InputError(f"this is not the file of a dwmr run: its format is {stored['format']!r}")
         if stored["version"] != VERSION:
-            raise InputError(
-                f"{folder} was written in run version {stored['version']!r}; this dwmr reads version {VERSION}"
-            )
+            raise InputError(f"this has run version {stored['version']!r}; this dwmr reads version {VERSION}")
         sizes = [*stored["image_shape"], stored["n_actions"], stored["seed"]]
         if len(sizes) != 5 or not all(type(size) is int and size >= 0 for size in sizes):
             raise InputError(f"image_shape, n_actions and seed must be whole numbers, got {sizes}")
-        stored |= {
-            "config": Config.from_dict(stored["config"]),
-            "image_shape": tuple(stored["image_shape"]),
-            "own_parts": tuple(stored["own_parts"]),
-            "verdict": stored.get("verdict"),
-        }
-        return RunInfo(**{each.name: stored[each.name] for each in dataclasses.fields(RunInfo)})
+        shape, own_parts = tuple(stored["image_shape"]), tuple(stored["own_parts"])
+        stored |= {"config": Config.from_dict(stored["config"]), "image_shape": shape, "own_parts": own_parts}
+        return RunInfo(**{each.name: stored[each.name] for each in dataclasses.fields(RunInfo) if each.name in stored})
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
@@ -81,8 +75,13 @@ def checkpoint_digest(folder: str | Path) -> str:
     return hashlib.sha256((Path(folder) / CHECKPOINT).read_bytes()).hexdigest()[:16]
 
 
-def create_run(folder: Path, info: RunInfo, tensors: Tensors) -> None:
-    """A new run folder with the state before the first epoch."""
+def begin_run(folder: Path, info: RunInfo, tensors: Tensors, metrics: Sequence[Mapping[str, Any]]) -> None:
+    """Make an existing run folder ready for more epochs, after those in ``metrics``, or write a new one with the state
+    before the first epoch."""
+    if folder.exists():
+        atomic_write_text(folder / METRICS, "".join(json.dumps(record) + "\n" for record in metrics))
+        write_info(folder, info)
+        return
     with atomic_folder(folder) as fresh:
         write_info(fresh, info)
         atomic_write_text(fresh / METRICS, "")
@@ -103,12 +102,6 @@ def read_run(folder: Path, info: RunInfo) -> tuple[dict[str, Tensor], int, list[
         raise InputError(f"{folder} already has {done} epochs, more than the {info.config.epochs} asked for")
     # A crash between an epoch's record and its checkpoint leaves one record too many.
     return tensors, done, [record for record in read_metrics(folder) if record["epoch"] <= done]
-
-
-def reopen_run(folder: Path, info: RunInfo, metrics: Sequence[Mapping[str, Any]]) -> None:
-    """Make an existing run folder ready for more epochs, after those in ``metrics``."""
-    atomic_write_text(folder / METRICS, "".join(json.dumps(record) + "\n" for record in metrics))
-    write_info(folder, info)
 
 
 def write_info(folder: Path, info: RunInfo) -> None:

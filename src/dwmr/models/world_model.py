@@ -221,7 +221,7 @@ def image_statistics(images: np.ndarray) -> tuple[Tensor, Tensor]:
     means, deviations = [], []
     for channel in range(images.shape[1]):
         parts = (images[start : start + 4096, channel].ravel() for start in range(0, len(images), 4096))
-        counts = sum(np.bincount(part, minlength=256) for part in parts)
+        counts = np.sum([np.bincount(part, minlength=256) for part in parts], axis=0)
         mean = counts @ values / counts.sum()
         means.append(mean)
         deviations.append(max(float(np.sqrt(counts @ (values - mean) ** 2 / counts.sum())), 1e-3))

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,18 +24,12 @@ log = logging.getLogger("dwmr")
 
 @dataclass(frozen=True)
 class EpochFigures:
-    """What one run did in an epoch of U updates, on the CPU.
+    """What one run did in an epoch of U updates, on the CPU."""
 
-    terms  (U, T) the loss terms, in the objective's order
-    ones   (K,) how often each bit was 1
-    flips  bits flipped by an action, on average
-    finite whether every weight is still a finite number
-    """
-
-    terms: Tensor
-    ones: Tensor
-    flips: float
-    finite: bool
+    terms: Tensor  # (U, T), in the objective's order
+    ones: Tensor  # (K,): how often each bit was 1
+    flips: float  # bits flipped by an action, on average
+    finite: bool  # whether every weight is still a finite number
 
 
 class EpochRunner:
@@ -122,11 +116,11 @@ class EpochRunner:
             arrays = (val.obs, val.actions, val.next_obs)
             on_cpu = self.device.type == "cpu"
             self.val = [each if on_cpu else torch.from_numpy(np.array(each)).to(self.device) for each in arrays]
-        with self._fast_operations():
+        with self._kernels():
             return [next_code_agreement(run.model, *self.val) for run in self.learner.runs]
 
     def _update(self) -> None:
-        with self._fast_operations():
+        with self._kernels():
             result = self.scheme(self.learner, self.loader.batch(self.counter), self.hyper)
         terms = torch.stack([result.terms[name] for name in self.learner.objective.terms])
         self.terms.index_copy_(0, self.counter, terms.view_as(self.terms[:1]).to(self.terms.dtype))
@@ -135,12 +129,12 @@ class EpochRunner:
         self.counter += 1
 
     @contextmanager
-    def _fast_operations(self) -> Iterator[None]:
+    def _kernels(self) -> Iterator[None]:
         """Accelerated kernels and TF32 in this block; nothing for the reference."""
-        with ExitStack() as stack:
-            if self.fast:
-                stack.enter_context(ops.accelerated())
-                stack.enter_context(products(tf32=True))
+        if not self.fast:
+            yield
+            return
+        with ops.accelerated(), products(tf32=True):
             yield
 
     def _state(self) -> list[Tensor]:
@@ -165,5 +159,4 @@ def buffers_kept(modules: Sequence[nn.Module]) -> Iterator[None]:
 
 def new_hyper(device: torch.device, runs: int = 1) -> Hyper:
     """Hyperparameters as tensors on the device: scalars for one run, (S,) for several."""
-    shape = () if runs == 1 else (runs,)
-    return Hyper(**{name: torch.zeros(shape, device=device) for name in HYPER_NAMES})
+    return Hyper(**{name: torch.zeros((runs,) if runs > 1 else (), device=device) for name in HYPER_NAMES})

@@ -76,20 +76,17 @@ class Learner:
     def __init__(self, runs: Sequence[RunState], objective: Objective, lr: Tensor) -> None:
         self.runs, self.objective = list(runs), objective
         first = self.runs[0]
-        roles = ["encoder", "predictor", *(["decoder"] if first.model.decoder is not None else [])]
-        self.networks: dict[str, Callable[..., Tensor]] = {}
-        if len(self.runs) == 1:
-            self.networks = {role: getattr(first.model, role) for role in roles} | {"target": first.target}
-            self.codes_optimizer: Any = first.codes_optimizer
-            self.predictor_optimizer: Any = first.predictor_optimizer
-            return
-        stacks = {role: Stack([getattr(run.model, role) for run in self.runs]) for role in roles}
-        self.stacks = stacks | {"target": Stack([run.target for run in self.runs])}
-        self.networks = {**self.stacks}
-        of_codes = [stacks[role] for role in roles if role != "predictor"]
-        self.codes_optimizer = StackedAdam(of_codes, [run.codes_optimizer for run in self.runs], lr)
-        of_predictors = [run.predictor_optimizer for run in self.runs]
-        self.predictor_optimizer = StackedAdam([stacks["predictor"]], of_predictors, lr)
+        roles = ("encoder", "predictor") if first.model.decoder is None else ("encoder", "decoder", "predictor")
+        self.networks: dict[str, Any] = {"target": first.target, **{role: getattr(first.model, role) for role in roles}}
+        self.codes_optimizer: Any = first.codes_optimizer
+        self.predictor_optimizer: Any = first.predictor_optimizer
+        if len(self.runs) > 1:
+            stacks = {role: Stack([getattr(run.model, role) for run in self.runs]) for role in roles}
+            self.networks = {"target": Stack([run.target for run in self.runs]), **stacks}
+            predictor = stacks.pop("predictor")
+            of_codes, of_predictors = ([getattr(run, label) for run in self.runs] for label in OPTIMIZERS)
+            self.codes_optimizer = StackedAdam(list(stacks.values()), of_codes, lr)
+            self.predictor_optimizer = StackedAdam([predictor], of_predictors, lr)
 
     def each(self, function: Callable[..., Any], *inputs: Any) -> Any:
         """``function``, written for one run, of the inputs of every run."""
@@ -148,23 +145,20 @@ class Learner:
     @torch.no_grad()
     def move_target(self, tau: float | Tensor) -> None:
         """φ' ← τ φ' + (1 − τ) φ, after every optimizer step; buffers (running statistics) are copied."""
+        slow, fast = self.networks["target"], self.networks["encoder"]
         if len(self.runs) > 1:
-            slow, fast = self.stacks["target"], self.stacks["encoder"]
             slow.flat.lerp_(fast.flat, torch.as_tensor(1 - tau)[:, None])
-            pairs = [(slow.buffers[name], fast.buffers[name]) for name in fast.buffers]
+            pairs = zip(slow.buffers.values(), fast.buffers.values(), strict=True)
         else:
-            encoder, target = self.runs[0].model.encoder, self.runs[0].target
-            for behind, ahead in zip(target.parameters(), encoder.parameters(), strict=True):
+            for behind, ahead in zip(slow.parameters(), fast.parameters(), strict=True):
                 behind.lerp_(ahead, 1 - tau)
-            pairs = list(zip(target.buffers(), encoder.buffers(), strict=True))
+            pairs = zip(slow.buffers(), fast.buffers(), strict=True)
         for kept, current in pairs:
             kept.copy_(current)
 
     def state(self) -> list[Tensor]:
         """Every tensor that an update changes."""
         networks = [module for run in self.runs for module in (run.model, run.target)]
-        tensors = [each for module in networks for each in (*module.parameters(), *module.buffers())]
-        for run in self.runs:
-            for optimizer in (run.codes_optimizer, run.predictor_optimizer):
-                tensors += [each for state in optimizer.state.values() for each in state.values()]
-        return tensors
+        optimizers = [getattr(run, label) for run in self.runs for label in OPTIMIZERS]
+        moments = [each for optimizer in optimizers for state in optimizer.state.values() for each in state.values()]
+        return [each for module in networks for each in (*module.parameters(), *module.buffers())] + moments

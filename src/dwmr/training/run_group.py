@@ -5,7 +5,7 @@ import logging
 import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,7 +54,6 @@ class Job:
     device: torch.device
     fast: bool
     progress: bool | None
-    proceed: Callable[[int], bool] | None
 
 
 def _runner(job: Job, members: Sequence[Member], loader: Loader) -> EpochRunner:
@@ -77,8 +76,8 @@ def _runners(
 ) -> list[EpochRunner]:
     """Runners ready for `EpochRunner.start`: one for all runs if their networks allow it, else one for each."""
     config, model = members[0].config, members[0].state.model
-    needed = {"two_views": config.two_views, "steps": config.steps}
-    loader = Loader(job.train, job.device, model.normalize, dtype=model.mean.dtype, **needed)
+    views, steps, dtype = config.two_views, config.steps, model.mean.dtype
+    loader = Loader(job.train, job.device, model.normalize, dtype=dtype, two_views=views, steps=steps)
     if len(members) > 1:
         try:
             together = _runner(job, members, loader)
@@ -106,7 +105,7 @@ def record_if_possible(runner: EpochRunner, plan: EpochPlan, value: dict[str, fl
 
 
 def train_group(job: Job, members: list[Member]) -> None:
-    """Train runs that have the same epochs behind them to the end, or until told not to proceed."""
+    """Train runs that have the same epochs behind them to the end."""
     config, done = members[0].config, members[0].done
     names = list(job.objective.terms)
     updates = len(job.train) // config.batch_size
@@ -116,8 +115,6 @@ def train_group(job: Job, members: list[Member]) -> None:
     with bar as shown, ThreadPoolExecutor(1) as ahead:
         drawn = ahead.submit(_plans, members, job, done)
         for epoch in range(done, config.epochs):
-            if job.proceed is not None and not job.proceed(len(members)):
-                return
             started = time.perf_counter()
             values = [values_at(member.config, epoch) for member in members]
             plans = drawn.result()

@@ -1,9 +1,8 @@
 """A first code from what changes least: slow features of the untrained encoder.
 
-Random layers already tell a rock from an agent; which side of a bit's threshold each falls on is chance, and two
-things that fall on the same side of every bit may never be told apart again. So the last layer does not begin at
-random. Of all the directions in which its inputs vary, those are taken that two successive frames have most in common:
-noise and handwriting differ between the frames, and most of the state does not. With C the covariance of the inputs and
+Random layers already tell a rock from an agent, but objects that fall on the same side of every bit's random threshold
+may never be told apart again. So the last layer begins with the directions that successive frames have most in common:
+noise and handwriting differ between frames, most of the state does not. With C the covariance of the layer's inputs and
 S that between a frame and the next, they are the first solutions of S w = λ C w, uncorrelated, slowest first. Each
 bit's threshold is the one at which the frames agree best. Nothing but transitions is used.
 """
@@ -55,16 +54,15 @@ def _last_layer(encoder: nn.Module) -> nn.Linear | nn.Conv2d:
 def set_running_statistics(model: WorldModel, frames: np.ndarray) -> None:
     """Give batch normalisations the running statistics of these frames: single batches differ, and what two successive
     frames owe to the batch they are in would look slow."""
-    norms = [layer for layer in model.encoder.modules() if isinstance(layer, nn.BatchNorm2d)]
-    if norms:
-        momenta = [norm.momentum for norm in norms]
-        for norm in norms:
-            norm.reset_running_stats()
-            norm.momentum = None  # the mean of all batches
+    momenta = {layer: layer.momentum for layer in model.encoder.modules() if isinstance(layer, nn.BatchNorm2d)}
+    for norm in momenta:
+        norm.reset_running_stats()
+        norm.momentum = None  # the mean of all batches
+    if momenta:
         model.encoder.train()
         _through(model, frames)
-        for norm, momentum in zip(norms, momenta):
-            norm.momentum = momentum
+    for norm, momentum in momenta.items():
+        norm.momentum = momentum
 
 
 def _inputs(model: WorldModel, last: nn.Module, frames: np.ndarray) -> Tensor:

@@ -90,9 +90,7 @@ class StackedAdam:
         self.square = torch.zeros_like(self.mean)
         self.means, self.squares = cut(self.mean, own[0]), cut(self.square, own[0])
         device = self.mean.device
-        self.steps = torch.zeros(
-            len(own), len(sizes), dtype=torch.float32, device=device
-        )  # each parameter counts
+        self.steps = torch.zeros(len(own), len(sizes), dtype=torch.float32, device=device)  # each parameter counts
         self.owner = torch.arange(len(sizes)).repeat_interleave(sizes).to(device)  # whose step counts for each number
         for k, (optimizer, run) in enumerate(zip(optimizers, own, strict=True)):
             for place, parameter in enumerate(run):

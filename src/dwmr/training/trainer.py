@@ -19,7 +19,7 @@ from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError, TrainingDiverged, unknown
 from dwmr.files import locked
 from dwmr.models.encoders import CELLS
-from dwmr.models.run_folder import RunInfo, create_run, read_info, read_run, reopen_run, write_info
+from dwmr.models.run_folder import VERSIONS, RunInfo, begin_run, read_info, read_run, write_info
 from dwmr.models.verdict import Verdict, judge
 from dwmr.models.world_model import (
     WorldModel,
@@ -95,7 +95,6 @@ def train_many(
     objective: Objective | None = None,
     fast: str = "auto",
     progress: bool | None = None,
-    proceed: Callable[[int], bool] | None = None,
 ) -> list[Run | TrainingDiverged]:
     """Train several runs on the same data: one configuration, or one for each seed. On a GPU they are one program.
 
@@ -116,7 +115,6 @@ def train_many(
         objective: your own loss terms instead of those of ``config.model``.
         fast: ``"auto"`` uses accelerated kernels and recorded updates, ``"off"`` the reference.
         progress: show a progress bar; None: if standard error is a terminal.
-        proceed: is asked before each epoch with the number of runs; if it says no, they end there and can be resumed.
     """
     configs = [config] * len(seeds) if isinstance(config, Config) else list(config)
     folders = [None if out is None else Path(out) for out in (outs if outs is not None else [None] * len(seeds))]
@@ -139,7 +137,7 @@ def train_many(
     if taken and not resume:
         raise FileExistsError(f"{taken[0]} exists already; resume it, or choose another folder")
     named = [folder.resolve() for folder in folders if folder is not None]
-    if len(set(named)) < len(named):
+    if len(named) > len(set(named)):
         raise InputError("every run needs a folder of its own, got the same one twice")
     _check_data(configs[0], train, val)
     if configs[0].model == "auto":
@@ -148,7 +146,7 @@ def train_many(
 
     cells = CELLS[configs[0].encoder](train.image_shape) if configs[0].by_cell else 1
     family = objective or shared_objective(configs, cells)
-    job = Job(family, train, val, where, fast == "auto", progress, proceed)
+    job = Job(family, train, val, where, fast == "auto", progress)
     parts = (*own, *(["objective"] if objective else []))
     with ExitStack() as locks:
         for folder in taken:
@@ -210,13 +208,8 @@ def fit(
 ) -> WorldModel:
     """Learn a world model by the recipe for any world, ``auto``. Its ``verdict`` says how far it can be used.
 
-    Args:
-        transitions: the data. Without ``val``, the last tenth is held out for the verdict, in whole episodes.
-        out: the run folder to write; None writes nothing.
-        val: transitions for the verdict.
-        seed: of the weights and of all that is random while training.
-        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
-        progress: show a progress bar; None: if standard error is a terminal.
+    ``val`` holds transitions for the verdict; without it the last tenth is held out, in whole episodes. The other
+    arguments are those of `train`.
 
     Example:
         >>> model = dwmr.fit(dwmr.load_transitions("mine.npz"), out="runs/mine")
@@ -238,9 +231,9 @@ def _make_members(
     """The runs as they begin or go on. Their folders are written only when none of them can be refused any more."""
     train, decoder = job.train, job.objective.decoder
     statistics = image_statistics(train.obs) if configs[0].standardize else None
-    data, members, infos = train.fingerprint(), [], []
-    begun = [folder is not None and folder.exists() for folder in folders]
-    for config, seed, folder, going_on in zip(configs, seeds, folders, begun, strict=True):
+    data, made = train.fingerprint(), []
+    for config, seed, folder in zip(configs, seeds, folders, strict=True):
+        going_on = folder is not None and folder.exists()
         model = build_model(config, train.image_shape, train.n_actions, decoder=decoder, seed=seed, modules=own)
         config = _with_bits_of(model, config)
         check_outputs(model, own)
@@ -253,18 +246,15 @@ def _make_members(
         if config.encoder == "symbols" and not going_on:
             init_symbols(model, CellGrid.parse(config.cells), train)
         member = Member(config, seed, RunState(model, torch.zeros((), device=job.device)), folder)
-        info = RunInfo(config, seed, train.image_shape, train.n_actions, decoder, own_parts, data)
+        info = RunInfo(config, seed, train.image_shape, train.n_actions, decoder, own_parts, data, VERSIONS)
         if folder is not None and going_on:
             tensors, member.done, member.metrics = read_run(folder, info)
             member.state.load_tensors(tensors, folder)
-        members.append(member)
-        infos.append(info)
-    for member, info, going_on in zip(members, infos, begun, strict=True):
-        if member.folder is not None and going_on:
-            reopen_run(member.folder, info, member.metrics)
-        elif member.folder is not None:
-            create_run(member.folder, info, member.state.tensors())
-    return members
+        made.append((member, info))
+    for member, info in made:
+        if member.folder is not None:
+            begin_run(member.folder, info, member.state.tensors(), member.metrics)
+    return [member for member, _ in made]
 
 
 def check_choices(config: Config, objective: Objective | None = None, *, fast: str = "auto") -> None:
@@ -305,12 +295,8 @@ def _check_data(config: Config, train: Transitions, val: Transitions | None) -> 
     if config.two_views or config.steps > 1:
         continuations(train)  # refuses data without episodes
     if len(train) < config.batch_size:
-        raise InputError(
-            f"{len(train)} transitions do not fill one minibatch of {config.batch_size}; "
-            f"give more data or a smaller batch_size"
-        )
+        found = f"{len(train)} transitions do not fill one minibatch of {config.batch_size}"
+        raise InputError(f"{found}; give more data or a smaller batch_size")
     if val is not None and (val.image_shape, val.n_actions) != (train.image_shape, train.n_actions):
-        raise InputError(
-            f"validation images {val.image_shape} with {val.n_actions} actions do not match "
-            f"training images {train.image_shape} with {train.n_actions}"
-        )
+        found = f"validation images {val.image_shape} with {val.n_actions} actions"
+        raise InputError(f"{found} do not match training images {train.image_shape} with {train.n_actions}")
