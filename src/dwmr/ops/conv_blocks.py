@@ -7,8 +7,6 @@ from torch import Tensor, nn
 from dwmr.ops.conv2d import MAX_CHANNELS
 from dwmr.ops.conv_chain import Link
 
-EPS = 1e-5  # torch.nn.GroupNorm's
-
 
 def conv_blocks(x: Tensor, links: Sequence[Link]) -> Tensor:
     """x (N, C, H, W) through all links, to (N, O, H', W')."""
@@ -21,6 +19,8 @@ def conv_blocks(x: Tensor, links: Sequence[Link]) -> Tensor:
 def fits(x: Tensor, links: Sequence[Link]) -> bool:
     """Whether the kernels take these: blocks that keep the image's size but for doubling it before and halving it
     after; the last may be a convolution alone."""
+    from dwmr.ops.triton_norm import EPS
+
     sides = tuple(x.shape[-2:])
     for link in links:
         conv, norm, doubled = link.conv, link.norm, link.doubled

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dwmr.ops.dispatch import define, use_cpu_kernels, use_triton
+from dwmr.ops.dispatch import define, scale_gradient, use_cpu_kernels, use_triton
 from dwmr.ops.native import call
 
 EPS = 1e-6
@@ -28,7 +28,7 @@ def coskewness(probs: Tensor) -> Tensor:
         from dwmr.ops import triton_coskewness
 
         if probs.shape[-2] <= triton_coskewness.MAX_SAMPLES:
-            return triton_coskewness.coskewness([probs])[0]
+            return triton_coskewness.coskewness([probs], [EPS])[0]
     if use_cpu_kernels(probs, "coskewness"):
         samples, bits = probs.shape[-2:]
         return 6 * _third([standardize(probs)])[0] / (samples * bits * (bits - 1) * (bits - 2))
@@ -58,13 +58,6 @@ def _third_moments(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tens
     for run, gradient in zip(x, gradients, strict=True):
         totals.append(call("coskewness", run, *run.shape, gradient, torch.get_num_threads()))
     return [x.new_tensor(totals), gradients]
-
-
-def scale_gradient(
-    gradient: Tensor, inputs: Sequence[Tensor], saved: Sequence[Tensor], form: Sequence[float], into_x: bool
-) -> list[Tensor]:
-    """The gradient was formed together with the value."""
-    return [saved[0] * gradient[:, None, None]]
 
 
 _third = define("third_moments", _third_moments, scale_gradient)

@@ -136,6 +136,13 @@ def define(
     return of_one_run
 
 
+def scale_gradient(
+    gradient: Tensor, inputs: Sequence[Tensor], saved: Sequence[Tensor], form: Sequence[float], into_first: bool
+) -> list[Tensor]:
+    """The ``backward`` of an operation of one input that forms its gradient together with its value."""
+    return [saved[0] * gradient[:, None, None]]
+
+
 def _register(name: str, schema: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
     _LIBRARY.define(f"{name}{schema}")
     _LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")

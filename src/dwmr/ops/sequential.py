@@ -16,8 +16,6 @@ from dwmr.ops.dispatch import use_cpu_kernels, use_triton
 class LinkedBlock(Protocol):
     """A block of layers that is one link of a chain of convolutions."""
 
-    training: bool
-
     def link(self) -> Link: ...
 
 

@@ -19,8 +19,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from dwmr.ops.coskewness import EPS, scale_gradient
-from dwmr.ops.dispatch import define
+from dwmr.ops.dispatch import define, scale_gradient
 
 # Products in half precision, which has TF32's digits (standardised bits of N samples are below √N): values to 1e-3; of
 # the gradient, a sum of signs, the few that rounding flips. "tf32x3" is precise.
@@ -32,7 +31,10 @@ WARPS = 8  # with four, the registers do not hold a program's numbers
 
 
 def _value_and_gradient(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
-    """The term (S,) over all triplets for float32 probs (S, N, K) with N ≤ `MAX_SAMPLES`, and its gradient."""
+    """The term (S,) over all triplets for float32 probs (S, N, K) with N ≤ `MAX_SAMPLES`, and its gradient.
+
+    ``form`` is what is added to the bits' deviations.
+    """
     probs = inputs[0].contiguous()
     runs, samples, bits = probs.shape
     block_n = max(16, triton.next_power_of_2(samples))
@@ -43,7 +45,7 @@ def _value_and_gradient(inputs: Sequence[Tensor], form: Sequence[float]) -> list
     chunks = triton.cdiv(bits, chunk)
     x, std = torch.empty_like(probs), probs.new_empty(runs, bits)
     columns = (runs, triton.cdiv(bits, COLUMNS))
-    _standardize[columns](probs, x, std, samples, bits, EPS, N=block_n, BLOCK=COLUMNS)
+    _standardize[columns](probs, x, std, samples, bits, form[0], N=block_n, BLOCK=COLUMNS)
     loss = probs.new_empty(runs, chunks, blocks)
     pulls = probs.new_empty(runs, chunks, samples, bits)
     _third_moments[(runs, blocks, chunks)](
@@ -51,7 +53,7 @@ def _value_and_gradient(inputs: Sequence[Tensor], form: Sequence[float]) -> list
     )
     factor = 6 / (samples * bits * (bits - 1) * (bits - 2))
     gradient = torch.empty_like(probs)
-    _pull_back[columns](x, std, pulls.sum(1), gradient, samples, bits, factor, EPS, N=block_n, BLOCK=COLUMNS)
+    _pull_back[columns](x, std, pulls.sum(1), gradient, samples, bits, factor, form[0], N=block_n, BLOCK=COLUMNS)
     return [loss.sum((1, 2)) * (factor / 3), gradient]
 
 
