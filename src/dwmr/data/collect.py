@@ -108,7 +108,7 @@ def make_rollouts(name: str, episodes: int, *, seed: int = 0, digits: str = "mni
     )
 
 
-def _frames(world: World, seed: int, split: str, **labels: np.ndarray) -> dict[str, np.ndarray]:
+def _frames(world: World, seed: int, split: str, **labels: np.ndarray) -> dict[str, Any]:
     generator, source = rng(seed, f"{world.name} digits", split), "test" if split == "rollout" else split
     return {
         part: world.noisy(world.draw(each, generator, source), rng(seed, "pixel noise", split, part))

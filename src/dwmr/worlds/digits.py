@@ -51,12 +51,7 @@ SOURCES = ("mnist", "sklearn")
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """Digits by label.
-
-    Attributes:
-        by_label: ten arrays uint8 (count, 28, 28), white on black; ``by_label[d]`` are images of digit d.
-        source: ``mnist`` or ``sklearn``.
-    """
+    """Images of each digit: ten arrays uint8 (count, 28, 28), white on black; and their source."""
 
     by_label: tuple[np.ndarray, ...]
     source: str
@@ -85,10 +80,6 @@ def load_digits(source: str = "mnist", split: str = "train") -> Digits:
             scikit-learn).
         split: ``train``, ``val`` or ``test``. For MNIST the first 50,000 training images, the other 10,000,
             and the 10,000 test images.
-
-    Raises:
-        DigitsUnavailable: no source of MNIST could be reached.
-        InputError: unknown source or split.
     """
     if split not in SPLITS:
         raise unknown("split", split, SPLITS)
@@ -101,11 +92,8 @@ def load_digits(source: str = "mnist", split: str = "train") -> Digits:
 def _mnist(cache: Path) -> dict[str, Digits]:
     images, labels, test_images, test_labels = load_mnist(cache)
     cut = len(images) - len(images) // 6
-    return {
-        "train": Digits(_by_label(images[:cut], labels[:cut]), "mnist"),
-        "val": Digits(_by_label(images[cut:], labels[cut:]), "mnist"),
-        "test": Digits(_by_label(test_images, test_labels), "mnist"),
-    }
+    parts = (images[:cut], labels[:cut]), (images[cut:], labels[cut:]), (test_images, test_labels)
+    return {split: Digits(_by_label(*part), "mnist") for split, part in zip(SPLITS, parts, strict=True)}
 
 
 @functools.lru_cache(maxsize=1)
@@ -117,11 +105,8 @@ def _sklearn() -> dict[str, Digits]:
         raise InputError("the digits 'sklearn' need scikit-learn: pip install 'dwmr[digits]'") from error
     stored = datasets.load_digits()
     by_label = _by_label(_enlarge(stored.images.astype(np.int64)), stored.target)
-    bounds = {"train": (0, 70), "val": (70, 85), "test": (85, 100)}
-    return {
-        split: Digits(tuple(d[len(d) * low // 100 : len(d) * high // 100] for d in by_label), "sklearn")
-        for split, (low, high) in bounds.items()
-    }
+    cuts = [np.split(images, [len(images) * 70 // 100, len(images) * 85 // 100]) for images in by_label]
+    return {split: Digits(part, "sklearn") for split, part in zip(SPLITS, zip(*cuts, strict=True), strict=True)}
 
 
 def _enlarge(images: np.ndarray) -> np.ndarray:
@@ -145,10 +130,6 @@ def _by_label(images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, ...]:
     return groups
 
 
-class DigitsUnavailable(InputError):
-    """No source of MNIST could be reached; the message says why each one failed."""
-
-
 class Mnist(NamedTuple):
     """Images uint8 (N, 28, 28), white on black; labels uint8 (N,), each 0 to 9."""
 
@@ -159,11 +140,7 @@ class Mnist(NamedTuple):
 
 
 def load_mnist(cache: Path) -> Mnist:
-    """MNIST from the first source that has it. Downloads are kept in the folder ``cache``.
-
-    Raises:
-        DigitsUnavailable: no source has it.
-    """
+    """MNIST from the first source that has it. Downloads are kept in the folder ``cache``."""
     cached = cache / CACHE_NAME
     sources: dict[str, Callable[[], Mnist]] = {f"the cache {cached}": partial(_read_cache, cached)}
     sources |= {f"the public mirror {mirror}": partial(_from_mirror, mirror) for mirror in MIRRORS}
@@ -181,9 +158,8 @@ def load_mnist(cache: Path) -> Mnist:
         if str(cached) not in name:
             _write_cache(cached, arrays)
         return arrays
-    raise DigitsUnavailable(
-        "\n  ".join(["MNIST could not be loaded:", *failures]) + "\nUse the digits 'sklearn', which need no download."
-    )
+    listed = "\n  ".join(["MNIST could not be loaded:", *failures])
+    raise InputError(f"{listed}\nUse the digits 'sklearn', which need no download.")
 
 
 def content_sha256(arrays: Mnist) -> str:
@@ -218,8 +194,6 @@ def unpickle_arrays(file: Any) -> Any:
 
 
 def _read_cache(path: Path) -> Mnist:
-    if not path.exists():
-        raise FileNotFoundError("no such file")
     with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as stored:
         return Mnist(*(stored[name] for name in Mnist._fields))
 
@@ -237,10 +211,10 @@ def _from_mirror(mirror: str) -> Mnist:
     arrays = []
     for name in FILES:
         with urllib.request.urlopen(f"{mirror}{name}.gz", timeout=MIRROR_TIMEOUT) as response:
-            data = gzip.decompress(response.read(MIRROR_MAX_BYTES))  # an IDX file: a header, whose size is in byte 3
-        start = 4 + 4 * data[3]
-        shape = [int.from_bytes(data[place : place + 4], "big") for place in range(4, start, 4)]
-        arrays.append(np.frombuffer(data, np.uint8, offset=start).reshape(shape))
+            data = gzip.decompress(response.read(MIRROR_MAX_BYTES))
+        axes = data[3]  # an IDX file: 4 bytes, 4 for the length of each axis, the array
+        array = np.frombuffer(data, np.uint8, offset=4 + 4 * axes)
+        arrays.append(array.reshape(-1, SIDE, SIDE) if axes == 3 else array)
     return Mnist(*arrays)
 
 
