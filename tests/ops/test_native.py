@@ -286,6 +286,14 @@ def test_outside_the_block_the_reference_is_used():
     assert torch.equal(encoder.features(images), nn.Sequential(*encoder.features)(images))
 
 
+def test_compiled_networks_are_left_to_the_compiler():
+    encoder = ConvEncoder((1, 8, 8), 4, poolings=1)
+    images = torch.rand(16, 1, 8, 8)
+    expected = encoder(images)
+    with ops.accelerated():
+        assert torch.equal(torch.compile(encoder, backend="eager", fullgraph=True)(images), expected)
+
+
 def test_without_a_compiler_everything_still_runs(monkeypatch, tmp_path, tiny):
     monkeypatch.setenv("CXX", "no-such-compiler")
     monkeypatch.setenv("DWMR_CACHE", str(tmp_path))
