@@ -142,8 +142,8 @@ def test_the_generic_encoder_sees_brightness():
         (lambda: ENCODERS["patch"]((3, 60, 64), 192), "divisible by 8.*60×64 pixels and 192 bits"),
         (lambda: ENCODERS["patch"]((3, 64, 64), 100), "100 bits"),
         (lambda: ENCODERS["patch"]((3, 4, 4), 64), "4×4 pixels"),
-        (lambda: PREDICTORS["conv"]((3, 64, 64), 100, 4), "8×8 patches, got 100 bits"),
-        (lambda: PREDICTORS["conv"]((3, 4, 4), 64, 4), "0×0 patches"),
+        (lambda: PREDICTORS["conv"]((3, 64, 64), 100, 4), "8×8 cells needs bits divisible by 64, got 100"),
+        (lambda: PREDICTORS["conv"]((3, 4, 4), 64, 4), "0×0 cells"),
         (lambda: PREDICTORS["lines"](ICE, 100, 4), "8×8 cells needs bits divisible by 64, got 100"),
     ],
 )

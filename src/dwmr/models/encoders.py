@@ -43,32 +43,24 @@ class ConvEncoder(nn.Module):
                 height, width = height // 2, width // 2
             depth = out
         self.features = Sequential(*layers)
-        self.head = nn.Sequential(
-            nn.Flatten(),
-            nn.Linear(depth * height * width, hidden),
-            nn.ReLU(),
-            nn.Linear(hidden, bits),
-        )
+        pixels = depth * height * width
+        self.head = nn.Sequential(nn.Flatten(), nn.Linear(pixels, hidden), nn.ReLU(), nn.Linear(hidden, bits))
 
     def forward(self, images: Tensor) -> Tensor:
         return self.head(self.features(images))
 
 
 class PatchEncoder(nn.Module):
-    """Each 8×8 patch of the image becomes a few bits: the paper's grid-aligned encoder of IceSlider.
-
-    The code is laid out as (channels, rows, cols) and flattened.
-    """
+    """Each 8×8 patch of the image becomes a few bits: the paper's grid-aligned encoder of IceSlider. The code is laid
+    out as (channels, rows, cols) and flattened."""
 
     def __init__(self, image_shape: ImageShape, bits: int, *, hidden: int = 32) -> None:
         super().__init__()
         depth, height, width = image_shape
         cells = (height // 8) * (width // 8)
         if height % 8 or width % 8 or bits % cells:
-            raise InputError(
-                f"the patch encoder needs sides divisible by 8 and bits divisible by the patches, "
-                f"got {height}×{width} pixels and {bits} bits"
-            )
+            needed = "the patch encoder needs sides divisible by 8 and bits divisible by the patches"
+            raise InputError(f"{needed}, got {height}×{width} pixels and {bits} bits")
         self.layout = bits // cells, height // 8, width // 8  # of the code: bits a cell, rows, columns
         self.layers = Sequential(
             nn.Conv2d(depth, hidden, 4, stride=4),
@@ -83,21 +75,16 @@ class PatchEncoder(nn.Module):
 
 
 class GridEncoder(nn.Module):
-    """The cells of a known grid, each encoded by the same network: a cell's bits depend on its own pixels alone.
-
-    The pixels that the cells leave over are taken as lines between and around them. The code is laid out as
-    (channels, rows, cols) and flattened.
-    """
+    """The cells of a known grid, each encoded by the same network; pixels that they leave over are lines between and
+    around them. The code is laid out as (channels, rows, cols) and flattened."""
 
     def __init__(self, image_shape: ImageShape, bits: int, *, cells: int) -> None:
         super().__init__()
         depth, height, width = image_shape
         pitch, line = divmod(height, cells)
         if height != width or line >= pitch or bits % cells**2:
-            raise InputError(
-                f"a grid of {cells}×{cells} cells needs square images and bits divisible by {cells**2}, "
-                f"got {height}×{width} pixels and {bits} bits"
-            )
+            needed = f"a grid of {cells}×{cells} cells needs square images and bits divisible by {cells**2}"
+            raise InputError(f"{needed}, got {height}×{width} pixels and {bits} bits")
         self.cells, self.pitch, self.line = cells, pitch, line
         self.layout = bits // cells**2, cells, cells  # of the code: bits a cell, rows, columns
         side = pitch - line

@@ -29,11 +29,8 @@ class MLPPredictor(nn.Module):
         return self.layers(torch.cat([codes, actions], dim=-1))
 
     def all_actions(self, codes: Tensor) -> Tensor:
-        """Codes (N, K) to the logits (N, A, K) of the next codes for every action.
-
-        The first layer reads each code once and adds each action's column to the sum, so sums are added up in
-        another order than in `forward`. A predictor may have this method to make planning faster.
-        """
+        """Codes (N, K) to the logits (N, A, K) of the next codes for every action. A predictor may have this method to
+        make planning faster: here the first layer reads each code once. Sums have another order than in `forward`."""
         first, _, second, _, last = self.layers
         (weight, bias), bits = first.parameters(), codes.shape[-1]
         hidden = (codes @ weight[:, :bits].T).unsqueeze(1) + (weight[:, bits:].T + bias)
@@ -56,19 +53,13 @@ class ResidualBlock(nn.Module):
 
 
 class ConvPredictor(nn.Module):
-    """Four residual blocks over the grid of 8×8 patches: the paper's predictor of IceSlider.
-
-    The action is spread over the grid as channels of its own.
-    """
+    """Four residual blocks over the grid of 8×8 patches: the paper's predictor of IceSlider. The action is spread over
+    the grid as channels of its own."""
 
     def __init__(self, image_shape: ImageShape, bits: int, n_actions: int, *, blocks: int = 4) -> None:
         super().__init__()
         self.rows, self.cols = image_shape[1] // 8, image_shape[2] // 8
-        if self.rows * self.cols == 0 or bits % (self.rows * self.cols):
-            raise InputError(
-                f"the conv predictor needs bits divisible by the {self.rows}×{self.cols} patches, got {bits} bits"
-            )
-        depth = bits // (self.rows * self.cols)
+        depth = _bits_a_cell(bits, self.rows, self.cols)
         width = depth + n_actions
         self.layers = Sequential(
             nn.Conv2d(width, width, 1),
@@ -127,8 +118,8 @@ class FarPredictor(nn.Module):
 
     def __init__(self, image_shape: ImageShape, bits: int, n_actions: int, *, cells: int, channels: int = 32) -> None:
         super().__init__()
-        depth, blocks = _bits_a_cell(bits, cells), -(-(cells - 1) // 2)  # each block sees two cells farther
-        self.cells = cells
+        self.cells, depth = cells, _bits_a_cell(bits, cells, cells)
+        blocks = cells // 2  # each sees two cells farther
         self.first = Sequential(nn.Conv2d(depth + n_actions, channels, 1), DoubleBlock(channels))
         self.anywhere = nn.Conv2d(channels, channels, 1)
         self.rest = Sequential(
@@ -162,7 +153,7 @@ class LinePredictor(nn.Module):
 
     def __init__(self, image_shape: ImageShape, bits: int, n_actions: int, *, cells: int) -> None:
         super().__init__()
-        self.cells, depth, channels, blocks = cells, _bits_a_cell(bits, cells), 32, 3
+        self.cells, depth, channels, blocks = cells, _bits_a_cell(bits, cells, cells), 32, 3
         self.layers = Sequential(
             nn.Conv2d(depth + n_actions, channels, 1),
             *(LineBlock(channels, cells) for _ in range(blocks)),
@@ -174,10 +165,10 @@ class LinePredictor(nn.Module):
         return self.layers(_with_actions(2 * codes - 1, actions, (self.cells, self.cells)))
 
 
-def _bits_a_cell(bits: int, cells: int) -> int:
-    if bits % cells**2:
-        raise InputError(f"a grid of {cells}×{cells} cells needs bits divisible by {cells**2}, got {bits}")
-    return bits // cells**2
+def _bits_a_cell(bits: int, rows: int, cols: int) -> int:
+    if rows * cols == 0 or bits % (rows * cols):
+        raise InputError(f"a grid of {rows}×{cols} cells needs bits divisible by {rows * cols}, got {bits}")
+    return bits // (rows * cols)
 
 
 def _with_actions(values: Tensor, actions: Tensor, cells: tuple[int, int]) -> Tensor:

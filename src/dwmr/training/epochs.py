@@ -33,19 +33,13 @@ class EpochFigures:
 
 
 class EpochRunner:
-    """Drives a learner through epochs: ``start``, one ``step`` per update, ``figures``. Before the first epoch,
+    """Drives a learner through epochs: ``start``, one ``step`` per update, ``figures``. After the first ``start``,
     ``prepare`` records the update.
 
     An update reads its place in the epoch from a counter on the device and adds its figures to buffers there, so it can
-    be recorded: what changes over a run (weights of the terms, learning rate, τ, γ, …) lies in tensors, and schedules
-    never record again.
-
-    Args:
-        learner: the runs.
-        scheme: what an update does.
-        loader: the minibatches of these runs.
-        hyper: the tensors that hold the current hyperparameters.
-        fast: use accelerated kernels and, on a GPU, record the update. False: the reference.
+    be recorded: what changes over a run (weights of the terms, learning rate, τ, γ, …) lies in the tensors of
+    ``hyper``, and schedules never record again. With ``fast`` updates use accelerated kernels and, on a GPU, are
+    recorded; without it they are the reference.
     """
 
     def __init__(self, learner: Learner, scheme: Scheme, loader: Loader, hyper: Hyper, *, fast: bool) -> None:
@@ -79,11 +73,8 @@ class EpochRunner:
             self.stream.wait_stream(torch.cuda.current_stream())
 
     def prepare(self) -> None:
-        """Try an update after `start`, leaving everything as it was: record it, or just see whether it works.
-
-        Raises:
-            RuntimeError: the networks or the objective cannot be trained this way.
-        """
+        """Try an update after `start`, leaving everything as it was: record it, or just see whether it works. Raises
+        RuntimeError if the networks or the objective cannot be trained this way."""
         with buffers_kept([module for run in self.learner.runs for module in (run.model, run.target)]):
             if self.recorded:
                 self.graph = capture(self._update, self._state, self.counter.zero_, self.stream)

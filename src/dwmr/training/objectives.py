@@ -26,29 +26,19 @@ LaterCodes = tuple[tuple[Tensor, Tensor, Tensor], ...]
 
 @dataclass(frozen=True)
 class Codes:
-    """What the networks computed from one minibatch of one run.
+    """What the networks computed from one minibatch of one run."""
 
-    probs      (N, K) bit probabilities of the current images
-    next_bits  (N, K) target bits of the next images, without gradient
-    predicted  (N, K) logits that the predictor gives for them
-    decoded    images decoded from (noised) probs, if there is a decoder
-    triplets   (T, 3) sample for the coskewness, or None for all
-    actions    (N, A) one-hot
-    next_probs, next_decoded  the same for the next images, where a scheme encodes them with gradient
-    later      predictions further ahead, each from the bits that the step before predicted
-    """
-
-    images: Tensor
-    probs: Tensor
-    next_bits: Tensor
-    predicted: Tensor
-    decoded: Tensor | None = None
-    triplets: Tensor | None = None
+    images: Tensor  # (N, C, H, W), normalised
+    probs: Tensor  # (N, K): bit probabilities of the current images
+    next_bits: Tensor  # (N, K): target bits of the next images, without gradient
+    predicted: Tensor  # (N, K): logits that the predictor gives for them
+    decoded: Tensor | None = None  # images decoded from (noised) probs, if there is a decoder
+    triplets: Tensor | None = None  # (T, 3): sample for the coskewness, or None for all
     next_images: Tensor | None = None
-    next_probs: Tensor | None = None
+    next_probs: Tensor | None = None  # where a scheme encodes the next images with gradient
     next_decoded: Tensor | None = None
-    actions: Tensor | None = None
-    later: LaterCodes = ()
+    actions: Tensor | None = None  # (N, A), one-hot
+    later: LaterCodes = ()  # predictions further ahead, each from the bits that the step before predicted
 
 
 Term = Callable[[Codes, Hyper], Tensor]
@@ -88,9 +78,8 @@ class Objective:
     def evaluate(self, codes: Codes, hyper: Hyper) -> tuple[Tensor, dict[str, Tensor]]:
         """The weighted sum, and each term unweighted."""
         terms = {name: _scalar(name, term(codes, hyper)) for name, term in self.terms.items()}
-        weights = {name: self.weights[name] if name in self.weights else getattr(hyper, name) for name in terms}
-        total = torch.stack([weights[name] * value for name, value in terms.items()]).sum(0)
-        return total, terms
+        weights = {**vars(hyper), **self.weights}
+        return torch.stack([weights[name] * value for name, value in terms.items()]).sum(0), terms
 
 
 def _scalar(name: str, value: object) -> Tensor:

@@ -35,10 +35,11 @@ class Update:
 
 
 Scheme = Callable[[Learner, Batch, Hyper], Update]
-Feed = Callable[[Tensor], Tensor]
 
 
-def _whole_update(learner: Learner, batch: Batch, hyper: Hyper, *, feed: Feed, two_steps: bool) -> Update:
+def _whole_update(
+    learner: Learner, batch: Batch, hyper: Hyper, *, feed: Callable[[Tensor], Tensor], two_steps: bool
+) -> Update:
     """Encoder, predictor and decoder together under the whole objective; before that the predictor alone on hard bits,
     if there are two steps. ``feed`` turns probabilities into what the predictor is given."""
     logits, probs = learner.probabilities(batch.images, hyper)
@@ -91,10 +92,6 @@ def mixed_two_step(straight: Tensor) -> Scheme:
     return partial(_whole_update, feed=feed, two_steps=True)
 
 
-def _probabilities(probs: Tensor) -> Tensor:
-    return probs
-
-
 def predictor_alone(learner: Learner, batch: Batch, hyper: Hyper) -> Update:
     bits, (next_bits, later_bits) = learner.target_bits(batch.images), _targets(learner, batch)
     loss = predictor_step(learner, batch, hyper, bits, next_bits, later_bits)
@@ -127,9 +124,9 @@ def _report(terms: dict[str, Tensor], probs: Tensor, next_bits: Tensor) -> Updat
 
 
 SCHEMES: dict[str, Scheme] = {
-    "soft": partial(_whole_update, feed=_probabilities, two_steps=False),
+    "soft": partial(_whole_update, feed=lambda probs: probs, two_steps=False),
     "straight_through": partial(_whole_update, feed=straight_through, two_steps=False),
-    "two_step": partial(_whole_update, feed=_probabilities, two_steps=True),
+    "two_step": partial(_whole_update, feed=lambda probs: probs, two_steps=True),
     "two_step_st": partial(_whole_update, feed=straight_through, two_steps=True),
     "predictor_alone": predictor_alone,
     "joint": joint,

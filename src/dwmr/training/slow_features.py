@@ -68,7 +68,14 @@ def set_running_statistics(model: WorldModel, frames: np.ndarray) -> None:
 def _inputs(model: WorldModel, last: nn.Module, frames: np.ndarray) -> Tensor:
     """What the encoder's last layer sees in these frames, one row for each time that it is applied."""
     seen: list[Tensor] = []
-    hook = last.register_forward_hook(lambda layer, given, made: seen.append(_rows(layer, given[0])))
+
+    def keep(layer: nn.Module, given: tuple[Tensor], made: Tensor) -> None:
+        rows = given[0]
+        if isinstance(last, nn.Conv2d):
+            rows = nn.functional.unfold(rows, last.kernel_size, stride=last.stride).mT  # (N, patches, C · rows · cols)
+        seen.append(rows.flatten(0, -2).double())
+
+    hook = last.register_forward_hook(keep)
     model.encoder.eval()
     _through(model, frames)
     hook.remove()
@@ -78,14 +85,6 @@ def _inputs(model: WorldModel, last: nn.Module, frames: np.ndarray) -> Tensor:
 def _through(model: WorldModel, frames: np.ndarray) -> None:
     for part in np.array_split(frames, max(1, len(frames) // CHUNK)):
         model.encoder(model.normalize(torch.as_tensor(np.array(part), device=model.device)))
-
-
-def _rows(last: nn.Module, given: Tensor) -> Tensor:
-    if not isinstance(last, nn.Conv2d):
-        return given.flatten(0, -2).double()
-    rows, cols = last.kernel_size
-    patches = given.unfold(-2, rows, rows).unfold(-2, cols, cols)  # (N, C, H', W', rows, cols)
-    return patches.permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(0, 2).double()
 
 
 def _slowest(now: Tensor, then: Tensor, count: int) -> Tensor:

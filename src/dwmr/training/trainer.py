@@ -18,17 +18,11 @@ from dwmr.data.cell_grid import CellGrid
 from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError, TrainingDiverged, unknown
 from dwmr.files import locked
+from dwmr.models import world_model
 from dwmr.models.encoders import CELLS
 from dwmr.models.run_folder import VERSIONS, RunInfo, begin_run, read_info, read_run, write_info
 from dwmr.models.verdict import Verdict, judge
-from dwmr.models.world_model import (
-    WorldModel,
-    build_model,
-    check_network,
-    check_outputs,
-    image_statistics,
-    resolve_device,
-)
+from dwmr.models.world_model import WorldModel
 from dwmr.presets import PRESETS
 from dwmr.training.auto import EXACT_ENOUGH, hold_out, init_symbols, predictors_to_try, resolve, shortened
 from dwmr.training.learner import RunState
@@ -99,15 +93,13 @@ def train_many(
     """Train several runs on the same data: one configuration, or one for each seed. On a GPU they are one program.
 
     Configurations may differ in hyperparameters, schedules and kind of two-step scheme, not in networks, objective or
-    length. Each result is what `train` would have given; a run that diverges is reported in its place and harms no
-    other.
+    length. Each result is what `train` would give; a run that diverges is reported in its place and harms no other.
 
     Your own networks return logits: ``encoder(images) -> (N, K)``, ``predictor(codes, one_hot_actions) -> (N, K)``; a
     decoder returns normalised images. Each is a module, or a function that makes one.
 
     Args:
-        val: transitions for label-free figures after each epoch. Without it, ``auto`` holds out the last tenth of
-            ``train``.
+        val: transitions for label-free figures after each epoch. Without it, ``auto`` holds out a tenth of ``train``.
         outs: a run folder for each seed, or None to write nothing.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
         resume: continue from a folder's last checkpoint, if there is one.
@@ -122,7 +114,7 @@ def train_many(
         raise InputError(f"got {len(configs)} configurations and {len(folders)} folders for {len(seeds)} seeds")
     if len({each.structure() for each in configs}) > 1:
         raise InputError("runs trained together must share networks, objective, scheme, epochs and batch size")
-    where = resolve_device(device)
+    where = world_model.resolve_device(device)
     given = {"encoder": encoder, "predictor": predictor, "decoder": decoder}
     own = {role: network for role, network in given.items() if network is not None}
     if configs[0].model == "auto":
@@ -230,13 +222,15 @@ def _make_members(
 ) -> list[Member]:
     """The runs as they begin or go on. Their folders are written only when none of them can be refused any more."""
     train, decoder = job.train, job.objective.decoder
-    statistics = image_statistics(train.obs) if configs[0].standardize else None
+    statistics = world_model.image_statistics(train.obs) if configs[0].standardize else None
     data, made = train.fingerprint(), []
     for config, seed, folder in zip(configs, seeds, folders, strict=True):
         going_on = folder is not None and folder.exists()
-        model = build_model(config, train.image_shape, train.n_actions, decoder=decoder, seed=seed, modules=own)
+        model = world_model.build_model(
+            config, train.image_shape, train.n_actions, decoder=decoder, seed=seed, modules=own
+        )
         config = _with_bits_of(model, config)
-        check_outputs(model, own)
+        world_model.check_outputs(model, own)
         if statistics is not None:
             model.mean.copy_(statistics[0])
             model.std.copy_(statistics[1])
@@ -269,7 +263,7 @@ def check_choices(config: Config, objective: Objective | None = None, *, fast: s
         raise unknown("scheme", config.scheme, SCHEMES)
     for role in ("encoder", "predictor", "decoder"):
         if getattr(config, role) != "custom":
-            check_network(role, getattr(config, role))
+            world_model.check_network(role, getattr(config, role))
     if config.by_cell and config.encoder not in CELLS:
         raise InputError(f"by_cell needs an encoder with a grid ({', '.join(CELLS)}), not {config.encoder!r}")
     family = objective or objective_of(config)
