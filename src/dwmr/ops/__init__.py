@@ -1,4 +1,4 @@
-"""Accelerated operations: per file the reference, the CUDA and the CPU implementation behind one name."""
+"""Accelerated operations: CUDA and CPU kernels in place of layers and functions of PyTorch, which are the reference."""
 
 from dwmr.ops.dispatch import accelerated
 from dwmr.ops.sequential import Sequential
