@@ -20,7 +20,7 @@ from dwmr.errors import InputError
 RUN_FILES = ("run.json", "checkpoint.safetensors", "metrics.jsonl")  # the files of a run folder
 HTML_MARK = '<meta name="generator" content="dwmr">'
 PNG_MARK = {"Software": "dwmr"}  # metadata for Matplotlib
-# What is in the files that dwmr writes: HTML, PNG, JSON.
+# What marks the files that dwmr writes: HTML, PNG, JSON (its version, in the provenance).
 _MARKS = ((HTML_MARK.encode(),), (b"tEXtSoftware\0dwmr",), (b'"provenance"', b'"dwmr": "'))
 _STORAGE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG, None}  # None comes from NumPy
 
@@ -42,21 +42,12 @@ def check_output(
     written: bool | None = None,
     holds: Collection[str] = (),
 ) -> None:
-    """Refuse an output path that must not be written. Call this before any work.
+    """Refuse, with an InputError, an output path that must not be written. Call this before any work.
 
-    An existing file or folder is replaced only with ``overwrite``, and only if dwmr wrote it: an HTML page or PNG
-    with dwmr's mark, a JSON file with dwmr's version in its ``provenance``, or a folder that contains only files named
-    in ``holds``. Symbolic links, devices, inputs of the command and files of a run folder are never replaced.
-
-    Args:
-        path: the file or folder to write
-        overwrite: whether the user allows it; None if the command has no such option
-        inputs: the files and folders that the command reads; None entries are ignored
-        written: whether dwmr wrote the existing file; None to decide by its mark
-        holds: names of the files that a replaced folder may contain; empty if no folder may be replaced
-
-    Raises:
-        InputError: the path must not be written.
+    An existing file or folder is replaced only with ``overwrite`` (None if the command has no such option), and only if
+    dwmr wrote it: a file with its mark, or one that the caller says is ``written`` by it, or a folder that contains
+    only files named in ``holds``. Symbolic links, devices, ``inputs`` of the command and files of a run folder are
+    never replaced.
     """
     path = Path(path)
     for source in (Path(name) for name in inputs if name is not None):
@@ -88,7 +79,6 @@ def check_output(
 
 
 def _marked(path: Path) -> bool:
-    """Whether a file carries the mark that dwmr wrote it."""
     content = path.read_bytes()
     return any(all(part in content for part in mark) for mark in _MARKS)
 
@@ -96,8 +86,7 @@ def _marked(path: Path) -> bool:
 def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
     """Write ``data`` to ``path``, replacing an existing file; missing parent folders are created.
 
-    Raises:
-        OSError: the file could not be written; ``path`` is unchanged.
+    If it raises an OSError, ``path`` is unchanged.
     """
     path = Path(path)
     temporary = _temporary_beside(path)
@@ -137,12 +126,9 @@ def append_line(path: str | os.PathLike[str], text: str) -> None:
 def atomic_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
     """Yield an empty temporary folder. It becomes ``path`` if the block succeeds, and is removed if it raises.
 
-    With ``overwrite`` it replaces an existing folder; call `check_output` first. An OSError of the block that is not
-    about storage, such as a missing input, is raised unchanged.
-
-    Raises:
-        FileExistsError: ``path`` exists already; raised before the block runs.
-        OSError: the folder could not be written; ``path`` is unchanged.
+    With ``overwrite`` it replaces an existing folder; call `check_output` first. Without, a FileExistsError is raised
+    before the block runs. An OSError of the block that is not about storage, such as a missing input, is raised
+    unchanged.
     """
     path = Path(path)
     if os.path.lexists(path) and not overwrite:
@@ -169,8 +155,7 @@ def atomic_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> I
 def locked(folder: str | os.PathLike[str]) -> Iterator[None]:
     """Keep other processes that call this from writing to a folder until the block or this process ends.
 
-    Raises:
-        InputError: another one is writing to it.
+    Raises an InputError if another one is writing to it.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -14,8 +14,7 @@ import torch
 
 PACKAGE = Path(__file__).parent
 TRAINING_AND_EVALUATION = ("dwmr.training.trainer", "dwmr.evaluation.evaluate")  # what the figures of a run depend on
-# Imported, but without effect on figures.
-WITHOUT_FIGURES = ("dwmr.errors", "dwmr.files", "dwmr.presets", "dwmr.progress", "dwmr.version")
+WITHOUT_FIGURES = ("dwmr.errors", "dwmr.files", "dwmr.presets", "dwmr.progress", "dwmr.version")  # no effect on figures
 
 
 def describe_machine(device: torch.device) -> str:
@@ -39,8 +38,7 @@ def code_digest(roots: Sequence[str] = TRAINING_AND_EVALUATION, package: Path = 
     Only syntax trees count: comments, docstrings and formatting do not change the digest. C++ kernels count as a whole
     as soon as one of the modules lies in ``ops``.
     """
-    digest = hashlib.sha256()
-    modules = _imported(roots, package)
+    digest, modules = hashlib.sha256(), _imported(roots, package)
     for name, path in sorted(modules.items()):
         digest.update(f"{name}\0{_code_of(path)}\0".encode())
     if any(path.parent.name == "ops" for path in modules.values()):
@@ -69,11 +67,9 @@ def _imported(roots: Sequence[str], package: Path) -> dict[str, Path]:
 
 def _file_of(module: str, package: Path) -> Path | None:
     """The file of a module of the package. The package itself is left out: it imports everything."""
-    first, *parts = module.split(".")
-    if first != package.name or not parts:
-        return None
-    path = package.joinpath(*parts)
-    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+    path = package.parent.joinpath(*module.split("."))
+    files = [path.with_suffix(".py"), path / "__init__.py"] if package in path.parents else []
+    return next((file for file in files if file.is_file()), None)
 
 
 def _code_of(path: Path) -> str:

@@ -5,46 +5,39 @@ from typing import Annotated
 
 import typer
 
-from dwmr.cli.common import Seed, app, example, flag, parts_of, say
+from dwmr.cli import common
 from dwmr.data.collect import collect_world
 from dwmr.data.transitions import load_splits
 from dwmr.errors import InputError
 from dwmr.files import check_output
 from dwmr.worlds.registry import WORLDS
 
+OUT_HELP = "Data folder to create. It must not exist yet."
+ENV_HELP = "Gymnasium environment with images and discrete actions, instead of WORLD."
+TRANSITIONS_HELP = (
+    "Number of training transitions; the other splits are scaled accordingly. Default: the standard size of WORLD, "
+    "which is also the maximum. Required with --env."
+)
+DIGITS_HELP = (
+    "For worlds drawn with handwritten digits, such as 8puzzle: mnist (downloaded if missing), sklearn (small digits "
+    "that come with scikit-learn)."
+)
+RENDER_HELP = "With --env: store what the environment renders, not its observations."
 
-@app.command(
-    epilog=example(
-        "dwmr collect iceslider --out data/iceslider",
-        "dwmr collect 8puzzle --out data/small --transitions 4000 --digits sklearn",
-        "dwmr collect --env dwmr/SlidingTiles-v0 --transitions 5000 --out data/tiles",
-    )
+
+@common.command(
+    "dwmr collect iceslider --out data/iceslider",
+    "dwmr collect 8puzzle --out data/small --transitions 4000 --digits sklearn",
+    "dwmr collect --env dwmr/SlidingTiles-v0 --transitions 5000 --out data/tiles",
 )
 def collect(
-    destination: Annotated[Path, typer.Option("--out", help="Data folder to create. It must not exist yet.")],
+    destination: Annotated[Path, typer.Option("--out", help=OUT_HELP)],
     world: Annotated[str | None, typer.Argument(metavar="WORLD", help=f"Built-in world: {', '.join(WORLDS)}.")] = None,
-    env: Annotated[
-        str | None, typer.Option(help="Gymnasium environment with images and discrete actions, instead of WORLD.")
-    ] = None,
-    transitions: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of training transitions; the other splits are scaled accordingly. Default: the standard size "
-            "of WORLD, which is also the maximum. Required with --env.",
-            min=1,
-        ),
-    ] = None,
-    digits: Annotated[
-        str,
-        typer.Option(
-            help="For worlds drawn with handwritten digits, such as 8puzzle: mnist (downloaded if missing), sklearn "
-            "(small digits that come with scikit-learn)."
-        ),
-    ] = "mnist",
-    render: Annotated[
-        bool, flag("--render", "With --env: store what the environment renders, not its observations.")
-    ] = False,
-    seed: Seed = 0,
+    env: Annotated[str | None, typer.Option(help=ENV_HELP)] = None,
+    transitions: Annotated[int | None, typer.Option(help=TRANSITIONS_HELP, min=1)] = None,
+    digits: Annotated[str, typer.Option(help=DIGITS_HELP)] = "mnist",
+    render: Annotated[bool, common.flag("--render", RENDER_HELP)] = False,
+    seed: common.Seed = 0,
 ) -> None:
     """Collect data from random actions in a built-in world, or in any Gymnasium environment.
 
@@ -65,6 +58,6 @@ def collect(
         if render:
             raise InputError("--render needs --env")
         collect_world(world, destination, seed=seed, transitions=transitions, digits=digits)
-    parts = parts_of(load_splits(destination))
+    parts = common.parts_of(load_splits(destination))
     units = {name: "episodes" if name == "rollout" else "transitions" for name in parts}
-    say(f"{destination}: " + ", ".join(f"{name} {len(part):,} {units[name]}" for name, part in parts.items()))
+    common.say(f"{destination}: " + ", ".join(f"{name} {len(part):,} {units[name]}" for name, part in parts.items()))

@@ -3,8 +3,9 @@
 import json
 import math
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -25,6 +26,7 @@ ABOUT = (
 app = typer.Typer(help=ABOUT, no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False)
 MOST_SEEDS = 1000
 SPLITS = ("train", "val", "test")
+Command = TypeVar("Command", bound=Callable[..., Any])
 out = Console()
 err = Console(stderr=True, highlight=False)
 
@@ -50,9 +52,11 @@ DATA_HELP = (
     "if missing."
 )
 RUN_DATA_HELP = DATA_HELP.format("run") + " Required for runs trained with auto or a generic/ preset."
-PRESET_DATA_HELP = DATA_HELP.format("preset") + " Required for auto and the generic/ presets."
-PRESET_HELP = "auto (for your own data), or WORLD/MODEL, such as iceslider/strong. `dwmr presets` lists all presets."
 RunData = Annotated[Path | None, typer.Option(help=RUN_DATA_HELP)]
+PRESET_DATA_HELP = DATA_HELP.format("preset") + " Required for auto and the generic/ presets."
+PresetData = Annotated[Path | None, typer.Option(help=PRESET_DATA_HELP)]
+SETTINGS_HELP = "Set an option of the preset; `dwmr presets` lists them. Can be repeated."
+Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help=SETTINGS_HELP)]
 SPLIT_HELP = (
     "Split of the data to measure on: train, val or test; an .npz file has only train. Roll-outs are always measured "
     "on the split rollout, if there is one."
@@ -68,12 +72,17 @@ def example(*lines: str) -> str:
     return "\n\n".join(["**Examples**", *(f"  $ {line}" for line in lines)])
 
 
+def command(*examples: str, name: str | None = None) -> Callable[[Command], Command]:
+    """Register a command, with examples of its use for --help."""
+    return app.command(name, epilog=example(*examples))
+
+
 def say(line: str) -> None:
     out.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def parse_settings(settings: list[str]) -> dict[str, Any]:
-    values = dict(parse_option(setting) for setting in settings)
+def parse_settings(settings: list[str] | None) -> dict[str, Any]:
+    values = dict(parse_option(setting) for setting in settings or [])
     fixed = {"benchmark", "model"} & set(values)
     if fixed:
         raise InputError(f"--set cannot change {' or '.join(sorted(fixed))}, which belong to the preset's name")

@@ -7,7 +7,7 @@ import typer
 
 import dwmr
 from dwmr.cli import common, tables
-from dwmr.cli.common import app, example
+from dwmr.cli.common import command
 from dwmr.data.transitions import Splits, Transitions
 from dwmr.errors import InputError
 from dwmr.evaluation.evaluate import evaluate_many
@@ -25,12 +25,10 @@ LEVELS_HELP = (
 )
 
 
-@app.command(
-    epilog=example(
-        "dwmr evaluate runs/ice",
-        "dwmr evaluate runs/ice --data data/iceslider --split val --json",
-        "dwmr evaluate runs/ice --report report.html",
-    )
+@command(
+    "dwmr evaluate runs/ice",
+    "dwmr evaluate runs/ice --data data/iceslider --split val --json",
+    "dwmr evaluate runs/ice --report report.html",
 )
 def evaluate(
     run: common.RunFolder,
@@ -59,25 +57,15 @@ def evaluate(
         check_output(report, overwrite=overwrite, inputs=[run, data])
     info, model, splits, test = common.open_run(run, data, split, device)
     (evaluation,) = evaluate_many(
-        [model],
-        train=splits.train,
-        test=test,
-        rollout=splits.rollout,
-        horizon=horizon,
-        seed=seed,
-        intervals=True,
+        [model], train=splits.train, test=test, rollout=splits.rollout, horizon=horizon, seed=seed, intervals=True
     )
     if report is not None:
         from dwmr.report.page import write_report
 
+        certificate = _certificate(model, splits, test, horizon, seed)
+        metrics = read_metrics(run)
         write_report(
-            report,
-            info=info,
-            metrics=read_metrics(run),
-            model=model,
-            evaluation=evaluation,
-            test=test,
-            certificate=_certificate(model, splits, test, horizon, seed),
+            report, model=model, info=info, metrics=metrics, evaluation=evaluation, test=test, certificate=certificate
         )
     if as_json:
         common.print_json(evaluation.figures)
@@ -88,12 +76,7 @@ def evaluate(
         common.say(f"Report: {report}")
 
 
-@app.command(
-    epilog=example(
-        "dwmr certify runs/ice",
-        "dwmr certify runs/ice --data data/iceslider --levels 50 --json",
-    )
-)
+@command("dwmr certify runs/ice", "dwmr certify runs/ice --data data/iceslider --levels 50 --json")
 def certify(
     run: common.RunFolder,
     data: common.RunData = None,

@@ -8,7 +8,7 @@ import typer
 
 import dwmr
 from dwmr.cli import common, tables
-from dwmr.cli.common import app, example, flag
+from dwmr.cli.common import command, flag
 from dwmr.config import FACTOR_SUFFIX, option_names
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.models.run_folder import read_info
@@ -17,44 +17,29 @@ from dwmr.models.world_model import resolve_device
 from dwmr.presets import PRESETS, TUNED, preset
 from dwmr.training.trainer import check_choices
 
+PRESET_HELP = "auto (for your own data), or WORLD/MODEL, such as iceslider/strong. `dwmr presets` lists all presets."
+OUT_HELP = "Run folder to create. Without --resume, it must not exist yet."
+RESUME_HELP = "Continue an interrupted run in --out, or start it if there is none."
+CONFIG_HELP = "JSON file with values of options, such as the result of dwmr tune. --set overrides it."
+SEEDS_HELP = "Train one run per seed, such as 0-9 or 1,4,7, each in OUT/seed-N. Not with --seed."
+FAST_HELP = "auto: use accelerated operations where supported; off: use plain PyTorch only."
 
-@app.command(
-    epilog=example(
-        "dwmr train iceslider/dwmr --out runs/ice",
-        "dwmr train 8puzzle/dwmr --data data/8puzzle --out runs/p --seeds 0-2 --set lr=2e-3 --set lr_factor=0.95",
-        "dwmr train generic/dwmr --data mine.npz --out runs/mine --set bits=32",
-    )
+
+@command(
+    "dwmr train iceslider/dwmr --out runs/ice",
+    "dwmr train 8puzzle/dwmr --data data/8puzzle --out runs/p --seeds 0-2 --set lr=2e-3 --set lr_factor=0.95",
+    "dwmr train generic/dwmr --data mine.npz --out runs/mine --set bits=32",
 )
 def train(
-    name: Annotated[str, typer.Argument(metavar="PRESET", help=common.PRESET_HELP)],
-    run: Annotated[Path, typer.Option("--out", help="Run folder to create. Without --resume, it must not exist yet.")],
-    data: Annotated[Path | None, typer.Option(help=common.PRESET_DATA_HELP)] = None,
-    resume: Annotated[
-        bool, flag("--resume", "Continue an interrupted run in --out, or start it if there is none.")
-    ] = False,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Change an option of the preset. Can be repeated; `dwmr presets` lists the options.",
-        ),
-    ] = None,
-    values: Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            help="JSON file with values of options, such as the result of dwmr tune. --set overrides it.",
-        ),
-    ] = None,
+    name: Annotated[str, typer.Argument(metavar="PRESET", help=PRESET_HELP)],
+    run: Annotated[Path, typer.Option("--out", help=OUT_HELP)],
+    data: common.PresetData = None,
+    resume: Annotated[bool, flag("--resume", RESUME_HELP)] = False,
+    settings: common.Settings = None,
+    values: Annotated[Path | None, typer.Option("--config", help=CONFIG_HELP)] = None,
     seed: common.Seed = 0,
-    seeds: Annotated[
-        str | None,
-        typer.Option(help="Train one run per seed, such as 0-9 or 1,4,7, each in OUT/seed-N. Not with --seed."),
-    ] = None,
-    fast: Annotated[
-        str, typer.Option(help="auto: use accelerated operations where supported; off: use plain PyTorch only.")
-    ] = "auto",
+    seeds: Annotated[str | None, typer.Option(help=SEEDS_HELP)] = None,
+    fast: Annotated[str, typer.Option(help=FAST_HELP)] = "auto",
     device: common.Device = "auto",
     as_json: common.AsJson = False,
 ) -> None:
@@ -69,7 +54,7 @@ def train(
     The run folder holds the configuration, the weights and a record of every epoch. All of them are saved after every
     epoch, so the run can be used while training continues.
     """
-    config = preset(name).replace(**_values_in(values) | common.parse_settings(settings or []))
+    config = preset(name).replace(**_values_in(values) | common.parse_settings(settings))
     check_choices(config, fast=fast)
     resolve_device(device)
     if seeds is not None and seed:
@@ -114,7 +99,7 @@ def _verdict_of(result: dwmr.Run) -> dict[str, Any]:
     return {} if result.verdict is None else {"verdict": result.verdict.to_dict()}
 
 
-@app.command(epilog=example("dwmr presets", "dwmr presets --json"))
+@command("dwmr presets", "dwmr presets --json")
 def presets(as_json: common.AsJson = False) -> None:
     """List the presets (named configurations), and the options that `dwmr train --set` can change.
 

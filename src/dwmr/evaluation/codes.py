@@ -22,18 +22,12 @@ def code_health(
     exact_next       transitions whose whole next code is predicted correctly
     bits_next        bits of the next code predicted correctly
     exact_changed    exact_next over the transitions that change the code; None if none does
-    same_code        pairs of frames of one state (next_obs[t] and obs[t + 1] of an episode) with the same code; None
-                     without episodes
-    same_bits        bits that agree in those pairs, or None
-    state_share      share of a bit's variance that the state explains, see `state_shares`: mean over the live bits, or
-                     None
-    state_share_min  the same of the worst live bit, or None
+    same_code        pairs of frames of one state (next_obs[t] and obs[t + 1] of an episode) with the same code
+    same_bits        bits that agree in those pairs
+    state_share      `state_shares`, mean over the live bits; state_share_min: of the worst live bit
 
-    Args:
-        codes: bool (N, K), the codes of the frames
-        next_codes: bool (N, K), the codes of the next frames
-        predicted: bool (N, K), the next codes predicted from ``codes``
-        episode: integers (N,), or None
+    The last four are None without ``episode``, integers (N,). The codes of the frames, the codes of the next frames and
+    the next codes predicted from the former are bool (N, K) each.
     """
     dead, duplicate = _dead_and_duplicate(np.concatenate([codes, next_codes]))
     health: dict[str, Any] = {

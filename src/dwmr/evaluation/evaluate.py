@@ -87,8 +87,10 @@ def evaluate(
     Raises:
         InputError: the data does not fit the model.
     """
-    options: dict[str, Any] = {"horizon": horizon, "seed": seed, "intervals": intervals}
-    return evaluate_many([model], train=train, test=test, rollout=rollout, **options)[0].figures
+    (found,) = evaluate_many(
+        [model], train=train, test=test, rollout=rollout, horizon=horizon, seed=seed, intervals=intervals
+    )
+    return found.figures
 
 
 def evaluate_many(
