@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dwmr.seeding import rng
-from dwmr.worlds.sokoban import Room, Sokoban, make_room
+from dwmr.worlds.sokoban import Sokoban, make_room
 
 UP, RIGHT, LEFT, DOWN = range(4)
 LABELS = "#.o$*@+"  # wall, floor, goal, box, box on goal, agent, agent on goal
@@ -13,10 +13,7 @@ LABELS = "#.o$*@+"  # wall, floor, goal, box, box on goal, agent, agent on goal
 def room(*rows):
     """A room drawn in characters, with walls added below and to the right of it."""
     rows = [row.ljust(8, "#") for row in rows]
-    cells = "".join(rows).ljust(64, "#")
-    walls, goals, boxes = (sum(1 << at for at, cell in enumerate(cells) if cell in kind) for kind in ("#", "o*+", "$*"))
-    (agent,) = (at for at, cell in enumerate(cells) if cell in "@+")
-    return Room(walls, goals, boxes, agent)
+    return bytes(LABELS.index(cell) for cell in "".join(rows).ljust(64, "#"))
 
 
 def drawn(state):

@@ -49,10 +49,6 @@ class Blocks(Puzzle):
         return tuple(f"from-{one + 1}-to-{other + 1}" for one, other in self._moves)
 
     @property
-    def n_classes(self) -> int:
-        return self.blocks + 1
-
-    @property
     def image_shape(self) -> tuple[int, int, int]:
         return 3, self.blocks * SIDE, self.columns * SIDE
 

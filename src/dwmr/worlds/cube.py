@@ -150,15 +150,11 @@ def _turns(size: int, faces: tuple[str, ...]) -> list[list[int]]:
     positions, turns = _positions(size), []
     for face in faces:
         normal = np.array(_NORMAL[_FACES.index(face)])
-        turned = np.where((positions @ normal >= size - 1)[:, None], _rotated(positions, normal), positions)
-        ends = _numbers(size, turned)
+        height = (positions @ normal)[:, None]
+        quarter = height * normal - np.cross(normal, positions)  # clockwise, seen from where the normal points to
+        ends = _numbers(size, np.where(height >= size - 1, quarter, positions))
         turns += [ends.argsort().tolist(), ends.tolist()]
     return turns
-
-
-def _rotated(positions: np.ndarray, axis: np.ndarray) -> np.ndarray:
-    """A quarter clockwise, seen from where the axis points to."""
-    return (positions @ axis)[:, None] * axis - np.cross(axis, positions)
 
 
 @functools.cache

@@ -51,8 +51,7 @@ class DigitJump(GridWorld):
     name = "digitjump"
     walk_stream = "dwmr.envs.digit_jump"
     sizes = {"train": 40_000, "val": 10_000, "test": 10_000}  # noqa: RUF012
-    n_classes = 2 * MAX_DIGIT
-    with_agent = range(MAX_DIGIT, n_classes)
+    with_agent = range(MAX_DIGIT, 2 * MAX_DIGIT)
     pictures = np.concatenate([tiles.from_art(_DIGITS, colours) for colours in (_CELL, _CELL_OF_AGENT)])
 
     def level(self, seed: int) -> Level:

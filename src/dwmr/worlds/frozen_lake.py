@@ -47,7 +47,6 @@ class FrozenLake(GridWorld):
     """
 
     name = "frozenlake"
-    n_classes = 6
     with_agent = (AGENT, AGENT_IN_HOLE, AGENT_ON_GOAL)
     pictures = tiles.from_art(_ART, _PALETTE)
 

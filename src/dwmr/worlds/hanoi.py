@@ -38,10 +38,6 @@ class Hanoi(Puzzle):
     small_levels = True
 
     @property
-    def n_classes(self) -> int:
-        return self.discs + 1
-
-    @property
     def image_shape(self) -> tuple[int, int, int]:
         return 3, self.discs * ROW, PEGS * COLUMN
 

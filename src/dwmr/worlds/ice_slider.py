@@ -83,7 +83,6 @@ class IceSlider(GridWorld):
     name = "iceslider"
     walk_stream = "dwmr.envs.ice_slider"
     sizes = {"train": 40_000, "val": 10_000, "test": 10_000}  # noqa: RUF012
-    n_classes = 4
     with_agent = (AGENT, AGENT, AGENT)
     pictures = tiles.from_art(_ART, _PALETTE)
     task_kinds = ("min_solution_8", "min_solution_1")

@@ -40,7 +40,6 @@ class LightsOut(DigitWorld, Puzzle):
 
     name = "lightsout"
     allowed = {"size": range(2, 9), "style": ("plus", "digits")}  # noqa: RUF012
-    n_classes = 2
 
     @property
     def action_names(self) -> tuple[str, ...]:
@@ -59,11 +58,8 @@ class LightsOut(DigitWorld, Puzzle):
         return self.size > _MAX_SMALL
 
     def random_state(self, generator: np.random.Generator) -> int:
-        state = 0
-        for action, pressed in enumerate(below(generator, 2, self.size**2).tolist()):
-            if pressed:
-                state = self.step(state, action)
-        return state
+        pressed = np.flatnonzero(below(generator, 2, self.size**2))
+        return functools.reduce(self.step, pressed.tolist(), 0)
 
     def step(self, state: int, action: int) -> int:
         return state ^ _presses(self.size)[action]

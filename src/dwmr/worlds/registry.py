@@ -27,13 +27,9 @@ ENVIRONMENTS: dict[str, type[World]] = {}
 
 
 def register(world: World, environment: str, *, noisy: bool = False, **variants: World) -> None:
-    """Add a world and its Gymnasium id.
+    """Add a world, its Gymnasium id without ``dwmr/``, and the world with other options, each as ``name-variant``.
 
-    Args:
-        world: with the options that its name stands for.
-        environment: the id without ``dwmr/``.
-        noisy: also add the world with pixel noise, as ``name-noisy``.
-        **variants: the same world with other options, also added, each as ``name-variant``.
+    With ``noisy``, the world with pixel noise is one of them.
     """
     if noisy:
         variants = {"noisy": replace(world, noise=NOISE_STD), **variants}
@@ -43,11 +39,7 @@ def register(world: World, environment: str, *, noisy: bool = False, **variants:
 
 
 def find_world(name: str) -> World:
-    """The world of that name.
-
-    Raises:
-        InputError: there is none; the message names similar ones.
-    """
+    """The world of that name; the error for another name suggests similar ones."""
     if name not in WORLDS:
         raise unknown("world", name, WORLDS)
     return WORLDS[name]

@@ -73,7 +73,6 @@ class SlidingTiles(TileBoard):
     size: int | Sequence[int] = 3
 
     name = "8puzzle"
-    style = "digits"
     sizes = {"train": 30_000, "val": 6_000, "test": 6_000}  # noqa: RUF012
     task_kinds = ("pairs",)
     task_numbers = range(200)

@@ -7,7 +7,6 @@ so pushing them back solves it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from dwmr.worlds.world import World
 SIZE = 8
 WALL, FLOOR, GOAL, BOX, BOX_ON_GOAL, AGENT, AGENT_ON_GOAL = range(7)
 
+_WITH_BOX, _WITH_AGENT = BOX - FLOOR, AGENT - FLOOR
 _OFFSETS = [SIZE * down + right for down, right in DIRECTIONS]
 _MIN_FLOOR = 16
 _PULLING_STEPS = 150
@@ -49,21 +49,12 @@ _ART = """
 """
 
 
-class Room(NamedTuple):
-    """A state. Walls, goals and boxes are sets of cells: bit ``row * 8 + col`` of an integer."""
-
-    walls: int
-    goals: int
-    boxes: int
-    agent: int
-
-
 @dataclass(frozen=True)
 class Sokoban(World):
     """Push every box onto a goal. A box moves if the cell behind it holds neither a wall nor another box.
 
-    Labels: wall 0, floor 1, goal 2, box 3, box on a goal 4, agent 5, agent on a goal 6. All of the state is visible: a
-    goal can be seen under a box and under the agent. Splits hold out rooms.
+    A state holds the labels, row by row: wall 0, floor 1, goal 2, box 3, box on a goal 4, agent 5, agent on a goal 6.
+    All of the state is visible: a goal can be seen under a box and under the agent. Splits hold out rooms.
 
     Args:
         boxes: number of boxes and goals, 1 to 4.
@@ -74,51 +65,49 @@ class Sokoban(World):
     name = "sokoban"
     allowed = {"boxes": range(1, 5)}  # noqa: RUF012
     action_names = NAMES
-    n_classes = 7
     image_shape = (3, SIZE * tiles.SIDE, SIZE * tiles.SIDE)
     pictures = tiles.from_art(_ART, _PALETTE)
     task_kinds = ("rooms",)
     level_name = "room"
 
-    def reset(self, seed: int) -> Room:
+    def reset(self, seed: int) -> bytes:
         return make_room(seed, self.boxes)
 
-    def step(self, state: Room, action: int) -> Room:
-        walls, goals, boxes, agent = state
-        offset = _OFFSETS[action]
-        ahead = agent + offset
-        if walls >> ahead & 1:
+    def step(self, state: bytes, action: int) -> bytes:
+        cells = bytearray(state)
+        agent = max(cells.find(AGENT), cells.find(AGENT_ON_GOAL))
+        ahead, behind = agent + _OFFSETS[action], agent + 2 * _OFFSETS[action]
+        if cells[ahead] in (BOX, BOX_ON_GOAL) and cells[behind] in (FLOOR, GOAL):
+            cells[ahead] -= _WITH_BOX
+            cells[behind] += _WITH_BOX
+        if cells[ahead] not in (FLOOR, GOAL):
             return state
-        if boxes >> ahead & 1:
-            behind = ahead + offset
-            if (walls | boxes) >> behind & 1:
-                return state
-            boxes ^= 1 << ahead | 1 << behind
-        return Room(walls, goals, boxes, ahead)
+        cells[agent] -= _WITH_AGENT
+        cells[ahead] += _WITH_AGENT
+        return bytes(cells)
 
-    def solved(self, state: Room) -> bool:
-        return state.boxes == state.goals
+    def solved(self, state: bytes) -> bool:
+        return BOX not in state
 
-    def labels(self, state: Room) -> np.ndarray:
-        walls, goals, boxes = _grids(*state[:3])
-        grid = FLOOR - walls + goals + 2 * boxes
-        grid.flat[state.agent] += AGENT - FLOOR
-        return grid
+    def labels(self, state: bytes) -> np.ndarray:
+        return np.frombuffer(state, np.uint8).reshape(SIZE, SIZE).copy()
 
 
-def make_room(seed: int, boxes: int = 2) -> Room:
+def make_room(seed: int, boxes: int = 2) -> bytes:
     """The room of a seed: no box stands on a goal, and pushes can solve it."""
     generator = rng(seed, "sokoban room", boxes)
     while True:
         floor = _make_floor(generator)
         if len(floor) < _MIN_FLOOR:
             continue
-        walls = (1 << SIZE * SIZE) - 1 - sum(1 << cell for cell in floor)
-        order = shuffled(generator, len(floor)).tolist()
-        goals = sum(1 << floor[index] for index in order[:boxes])
-        pulled, agent = _pull(generator, walls, goals, floor[order[boxes]])
+        first = [floor[index] for index in shuffled(generator, len(floor)).tolist()]
+        goals = set(first[:boxes])
+        pulled, agent = _pull(generator, set(floor), goals, first[boxes])
         if not pulled & goals:
-            return Room(walls, goals, pulled, agent)
+            cells = bytearray(SIZE * SIZE)
+            for cell in floor:
+                cells[cell] = FLOOR + (cell in goals) + _WITH_BOX * (cell in pulled) + _WITH_AGENT * (cell == agent)
+            return bytes(cells)
 
 
 def _make_floor(generator: np.random.Generator) -> list[int]:
@@ -129,19 +118,13 @@ def _make_floor(generator: np.random.Generator) -> list[int]:
     return sorted(max((reachable(ends, cell) for cell in sorted(free)), key=len, default=()))
 
 
-def _pull(generator: np.random.Generator, walls: int, boxes: int, agent: int) -> tuple[int, int]:
+def _pull(generator: np.random.Generator, floor: set[int], boxes: set[int], agent: int) -> tuple[set[int], int]:
     """Boxes and agent after a random walk in which the agent pulls the box behind it."""
     for action in below(generator, len(MOVES), _PULLING_STEPS).tolist():
         ahead, behind = agent + _OFFSETS[action], agent - _OFFSETS[action]
-        if (walls | boxes) >> ahead & 1:
+        if ahead not in floor - boxes:
             continue
-        if boxes >> behind & 1:
-            boxes ^= 1 << behind | 1 << agent
+        if behind in boxes:
+            boxes = boxes - {behind} | {agent}
         agent = ahead
     return boxes, agent
-
-
-def _grids(*cells: int) -> np.ndarray:
-    """Sets of cells as uint8 (sets, 8, 8) of zeros and ones."""
-    packed = np.frombuffer(b"".join(part.to_bytes(SIZE, "little") for part in cells), np.uint8)
-    return np.unpackbits(packed, bitorder="little").reshape(len(cells), SIZE, SIZE)

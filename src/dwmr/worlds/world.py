@@ -37,7 +37,7 @@ class World(ABC):
         allowed: the values of options that may not have just any.
         walk_stream: names the random stream of `walk`, by default ``name``. Changing it changes the data.
         action_names: one name per action.
-        n_classes: labels are below this.
+        n_classes: labels are below this. By default the number of `pictures`.
         image_shape: (channels, height, width) of a frame.
         sizes: transitions in each split.
         levels: seeds of the levels in each split.
@@ -53,11 +53,7 @@ class World(ABC):
     allowed: ClassVar[Mapping[str, Sequence[Any]]] = {}
     walk_stream: ClassVar[str] = ""
     sizes: ClassVar[Mapping[str, int]] = {"train": 20_000, "val": 5_000, "test": 5_000}
-    levels: ClassVar[Mapping[str, range]] = {
-        "train": range(1000),
-        "val": range(1000, 1250),
-        "test": range(1250, 1500),
-    }
+    levels: ClassVar[Mapping[str, range]] = {"train": range(1000), "val": range(1000, 1250), "test": range(1250, 1500)}
     task_kinds: ClassVar[tuple[str, ...]] = ("levels",)
     task_numbers: ClassVar[range] = range(2000, 2100)
     level_name: ClassVar[str] = "level"
@@ -77,8 +73,8 @@ class World(ABC):
     def action_names(self) -> tuple[str, ...]: ...
 
     @property
-    @abstractmethod
-    def n_classes(self) -> int: ...
+    def n_classes(self) -> int:
+        return len(self.pictures)
 
     @abstractmethod
     def reset(self, seed: int) -> Any:
@@ -109,11 +105,6 @@ class World(ABC):
         return str(state)
 
     # Drawing
-
-    @property
-    def style(self) -> str:
-        """How the world is drawn; an option where there are several ways."""
-        return ""
 
     @property
     @abstractmethod
@@ -222,6 +213,10 @@ class DigitWorld(World):
     """
 
     digits: str = field(default="mnist", kw_only=True)
+
+    @property
+    def style(self) -> str:
+        return "digits"
 
     def with_digits(self, source: str) -> World:
         return replace(self, digits=source)
