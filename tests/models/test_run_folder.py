@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dwmr import InputError, WorldModel, preset, train
-from dwmr.models.run_folder import CHECKPOINT, RUN, read_info
+from dwmr.models.run_folder import CHECKPOINT, RUN, create_run, read_info
 
 TINY = preset("generic/dwmr", bits=12, epochs=1, batch_size=16)
 
@@ -90,6 +90,13 @@ def test_a_folder_that_is_no_run(tmp_path):
     for path in (tmp_path, tmp_path / "absent"):
         with pytest.raises(InputError, match=r"is not a run folder: it has no run\.json"):
             WorldModel.load(path)
+
+
+def test_a_run_is_never_begun_over_one_that_another_process_began(run):
+    before = {path.name: path.read_bytes() for path in run.iterdir()}
+    with pytest.raises(FileExistsError):
+        create_run(run, read_info(run), {})
+    assert {path.name: path.read_bytes() for path in run.iterdir()} == before
 
 
 def test_resuming_a_damaged_run_changes_nothing(run, tiny):

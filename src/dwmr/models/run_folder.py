@@ -66,7 +66,7 @@ def read_info(folder: str | Path) -> RunInfo:
         return RunInfo(**{each.name: stored[each.name] for each in dataclasses.fields(RunInfo) if each.name in stored})
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"{path} is damaged: {error!r}") from error
 
 
@@ -75,13 +75,8 @@ def checkpoint_digest(folder: str | Path) -> str:
     return hashlib.sha256((Path(folder) / CHECKPOINT).read_bytes()).hexdigest()[:16]
 
 
-def begin_run(folder: Path, info: RunInfo, tensors: Tensors, metrics: Sequence[Mapping[str, Any]]) -> None:
-    """Make an existing run folder ready for more epochs, after those in ``metrics``, or write a new one with the state
-    before the first epoch."""
-    if folder.exists():
-        atomic_write_text(folder / METRICS, "".join(json.dumps(record) + "\n" for record in metrics))
-        write_info(folder, info)
-        return
+def create_run(folder: Path, info: RunInfo, tensors: Tensors) -> None:
+    """A new run folder with the state before the first epoch; refused if there is a folder by now."""
     with atomic_folder(folder) as fresh:
         write_info(fresh, info)
         atomic_write_text(fresh / METRICS, "")
@@ -102,6 +97,12 @@ def read_run(folder: Path, info: RunInfo) -> tuple[dict[str, Tensor], int, list[
         raise InputError(f"{folder} already has {done} epochs, more than the {info.config.epochs} asked for")
     # A crash between an epoch's record and its checkpoint leaves one record too many.
     return tensors, done, [record for record in read_metrics(folder) if record["epoch"] <= done]
+
+
+def reopen_run(folder: Path, info: RunInfo, metrics: Sequence[Mapping[str, Any]]) -> None:
+    """Make an existing run folder ready for more epochs, after those in ``metrics``."""
+    atomic_write_text(folder / METRICS, "".join(json.dumps(record) + "\n" for record in metrics))
+    write_info(folder, info)
 
 
 def write_info(folder: Path, info: RunInfo) -> None:

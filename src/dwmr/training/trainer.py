@@ -20,7 +20,7 @@ from dwmr.errors import InputError, TrainingDiverged, unknown
 from dwmr.files import locked
 from dwmr.models import world_model
 from dwmr.models.encoders import CELLS
-from dwmr.models.run_folder import VERSIONS, RunInfo, begin_run, read_info, read_run, write_info
+from dwmr.models.run_folder import VERSIONS, RunInfo, create_run, read_info, read_run, reopen_run, write_info
 from dwmr.models.verdict import Verdict, judge
 from dwmr.models.world_model import WorldModel
 from dwmr.presets import PRESETS
@@ -223,12 +223,10 @@ def _make_members(
     """The runs as they begin or go on. Their folders are written only when none of them can be refused any more."""
     train, decoder = job.train, job.objective.decoder
     statistics = world_model.image_statistics(train.obs) if configs[0].standardize else None
-    data, made = train.fingerprint(), []
+    sizes, data, made = (train.image_shape, train.n_actions), train.fingerprint(), []
     for config, seed, folder in zip(configs, seeds, folders, strict=True):
         going_on = folder is not None and folder.exists()
-        model = world_model.build_model(
-            config, train.image_shape, train.n_actions, decoder=decoder, seed=seed, modules=own
-        )
+        model = world_model.build_model(config, *sizes, decoder=decoder, seed=seed, modules=own)
         config = _with_bits_of(model, config)
         world_model.check_outputs(model, own)
         if statistics is not None:
@@ -240,15 +238,17 @@ def _make_members(
         if config.encoder == "symbols" and not going_on:
             init_symbols(model, CellGrid.parse(config.cells), train)
         member = Member(config, seed, RunState(model, torch.zeros((), device=job.device)), folder)
-        info = RunInfo(config, seed, train.image_shape, train.n_actions, decoder, own_parts, data, VERSIONS)
+        info = RunInfo(config, seed, *sizes, decoder, own_parts, data, VERSIONS)
         if folder is not None and going_on:
             tensors, member.done, member.metrics = read_run(folder, info)
             member.state.load_tensors(tensors, folder)
-        made.append((member, info))
-    for member, info in made:
-        if member.folder is not None:
-            begin_run(member.folder, info, member.state.tensors(), member.metrics)
-    return [member for member, _ in made]
+        made.append((member, info, going_on))
+    for member, info, going_on in made:
+        if member.folder is not None and going_on:
+            reopen_run(member.folder, info, member.metrics)
+        elif member.folder is not None:
+            create_run(member.folder, info, member.state.tensors())
+    return [member for member, *_ in made]
 
 
 def check_choices(config: Config, objective: Objective | None = None, *, fast: str = "auto") -> None:
@@ -276,8 +276,8 @@ def check_choices(config: Config, objective: Objective | None = None, *, fast: s
 
 
 def _with_bits_of(model: WorldModel, config: Config) -> Config:
-    """The configuration with as many bits as the model has, which the user's own encoder decides; refused if other
-    values than the preset's were asked for."""
+    """The configuration with as many bits as the model has, which the user's own encoder decides; refused if another
+    number was asked for."""
     usual = PRESETS[config.name].bits if config.name in PRESETS else Config.bits
     if config.bits not in (model.bits, usual):
         found = f"bits={config.bits} was asked for, but your encoder returns {model.bits}"
