@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dwmr.data.transitions import continued
-from dwmr.models.agreement import agreement
+from dwmr.models.callables import agreement
 
 
 def code_health(

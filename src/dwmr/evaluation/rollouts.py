@@ -9,8 +9,7 @@ import numpy as np
 from dwmr.data.transitions import HORIZONS, Rollouts, episode_runs
 from dwmr.evaluation.metrics import confusion, macro_f1
 from dwmr.evaluation.probes import Probe
-from dwmr.models.agreement import agreement
-from dwmr.models.callables import Encode, Predict, as_bits, take
+from dwmr.models.callables import Encode, Predict, agreement, as_bits, take
 from dwmr.models.world_model import WorldModel
 
 MAX_WINDOW = 100  # steps of the roll-outs along episodes of transitions

@@ -27,6 +27,17 @@ def as_bits(codes: Any) -> np.ndarray:
     return array
 
 
+def agreement(predicted: np.ndarray, actual: np.ndarray) -> dict[str, float]:
+    """Percent of equal codes (``exact_next``) and of equal bits (``bits_next``) between two arrays, bool (N, K)."""
+    same = predicted == actual
+    return {"exact_next": 100 * float(same.all(1).mean()), "bits_next": 100 * float(same.mean())}
+
+
+def next_code_agreement(encode: Encode, predict: Predict, obs: Any, actions: Any, next_obs: Any) -> dict[str, float]:
+    """`agreement` between the codes that a model predicts one step ahead and the codes of the next frames."""
+    return agreement(as_bits(predict(encode(obs), actions)), as_bits(encode(next_obs)))
+
+
 def take(codes: Any, index: np.ndarray) -> Any:
     """Some rows of an array or a tensor."""
     return codes[torch.from_numpy(index).to(codes.device)] if isinstance(codes, Tensor) else np.asarray(codes)[index]

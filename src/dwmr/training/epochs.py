@@ -13,7 +13,7 @@ from dwmr import ops
 from dwmr.config import HYPER_NAMES, Hyper
 from dwmr.data.batches import EpochPlan, Loader
 from dwmr.data.transitions import Transitions
-from dwmr.models.agreement import next_code_agreement
+from dwmr.models.callables import next_code_agreement
 from dwmr.ops.capture import capture, undone
 from dwmr.ops.precision import products
 from dwmr.training.learner import Learner
@@ -102,13 +102,14 @@ class EpochRunner:
         ]
 
     def agreement(self, val: Transitions) -> list[dict[str, float]]:
-        """`dwmr.models.agreement.next_code_agreement` of every run. ``val`` is the same after every epoch."""
+        """`dwmr.models.callables.next_code_agreement` of every run. ``val`` is the same after every epoch."""
         if self.val is None:
             arrays = (val.obs, val.actions, val.next_obs)
             on_cpu = self.device.type == "cpu"
             self.val = [each if on_cpu else torch.from_numpy(np.array(each)).to(self.device) for each in arrays]
         with self._kernels():
-            return [next_code_agreement(run.model, *self.val) for run in self.learner.runs]
+            models = [run.model for run in self.learner.runs]
+            return [next_code_agreement(model.encode, model.predict, *self.val) for model in models]
 
     def _update(self) -> None:
         with self._kernels():
