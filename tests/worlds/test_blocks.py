@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dwmr.seeding import rng
-from dwmr.worlds.blocks import Blocks
 from dwmr.worlds.tasks import StateNumbers
+from dwmr.worlds.towers import Blocks
 
 WORLD = Blocks(blocks=3, columns=3)
 START = ((1, 2), (), (3,))

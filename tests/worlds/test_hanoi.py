@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from dwmr.seeding import rng
-from dwmr.worlds.hanoi import Hanoi
 from dwmr.worlds.tasks import StateNumbers, distance
+from dwmr.worlds.towers import Hanoi
 
 A_B, A_C, B_A, B_C, C_A, C_B = range(6)
 

@@ -4,8 +4,6 @@ The axes point right, up and towards the viewer. The coordinates of a piece lie 
 in steps of 2. The position of a sticker is that of its piece, with ``±size`` along the axis that it faces.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from typing import ClassVar

@@ -15,8 +15,7 @@ from dwmr.worlds.grid_world import N_CELLS, SIZE, GridWorld, Level
 
 MAX_DIGIT = 6
 
-_CELL = {".": (44, 62, 92), "#": (236, 240, 232)}
-_CELL_OF_AGENT = {".": (232, 136, 40), "#": (64, 24, 16)}
+_PALETTES = (". 2c3e5c cell, # ecf0e8 digit", ". e88828 agent, # 401810 digit")
 _DIGITS = """
     ........  ........  ........  ........  ........  ........
     ...##...  ..####..  .#####..  ....##..  .######.  ..####..
@@ -52,7 +51,7 @@ class DigitJump(GridWorld):
     walk_stream = "dwmr.envs.digit_jump"
     sizes = {"train": 40_000, "val": 10_000, "test": 10_000}  # noqa: RUF012
     with_agent = range(MAX_DIGIT, 2 * MAX_DIGIT)
-    pictures = np.concatenate([tiles.from_art(_DIGITS, colours) for colours in (_CELL, _CELL_OF_AGENT)])
+    pictures = np.concatenate([tiles.from_art(_DIGITS, palette) for palette in _PALETTES])
 
     def level(self, seed: int) -> Level:
         return make_level(seed)

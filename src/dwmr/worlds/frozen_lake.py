@@ -1,7 +1,5 @@
 """FrozenLake: walk over the ice to the goal, around the holes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,16 +10,12 @@ from dwmr.worlds.grid_world import N_CELLS, SIZE, GridWorld, Level
 
 ICE, HOLE, GOAL, AGENT, AGENT_IN_HOLE, AGENT_ON_GOAL = range(6)
 
-_PALETTE = {
-    ".": (226, 240, 248),  # ice and cracks
-    "-": (176, 208, 228),
-    "w": (24, 56, 104),  # water and its shore
-    "s": (112, 160, 200),
-    "y": (240, 190, 40),  # flag and pole
-    "p": (110, 80, 50),
-    "r": (200, 50, 60),  # agent
-    "h": (250, 210, 180),
-}
+_PALETTE = """
+    . e2f0f8 ice, - b0d0e4 cracks
+    w 183868 water, s 70a0c8 its shore
+    y f0be28 flag, p 6e5032 pole
+    r c8323c agent, h fad2b4 head and hands
+"""
 
 _ART = """
     ........  ..ssss..  .pyyyy..  ...rr...  ..ssss..  .pyrry..

@@ -18,20 +18,12 @@ MAX_TRIES = 1_000_000
 
 # The mean colours of the pictures and the distances between them decide how hard the noisy world is. The palette was
 # fitted by least squares to those of the pictures the paper used.
-_PALETTE = {
-    ".": (123, 190, 221),  # ice
-    "+": (163, 194, 232),  # glint
-    "-": (126, 173, 206),  # scratch
-    "o": (88, 107, 123),  # boulder: rim, lit side, middle, shade
-    "h": (169, 182, 194),
-    "m": (134, 129, 139),
-    "s": (107, 97, 112),
-    "p": (224, 130, 214),  # goal and its rings
-    "r": (205, 140, 194),
-    "R": (202, 78, 78),  # hat and coat
-    "f": (254, 243, 205),  # face and hands
-    "k": (16, 36, 58),  # eyes and boots
-}
+_PALETTE = """
+    . 7bbedd ice, + a3c2e8 glint, - 7eadce scratch
+    o 586b7b rim of the boulder, h a9b6c2 its lit side, m 86818b middle, s 6b6170 shade
+    p e082d6 goal, r cd8cc2 its rings
+    R ca4e4e hat and coat, f fef3cd face and hands, k 10243a eyes and boots
+"""
 
 _ART = """
     ..oooo..  ......++  pppppppp  ..RRRR..

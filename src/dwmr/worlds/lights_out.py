@@ -1,7 +1,5 @@
 """LightsOut: pressing a cell switches it and its neighbours; the goal is to switch all off."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 

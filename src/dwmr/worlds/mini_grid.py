@@ -1,7 +1,5 @@
 """DoorKey and FourRooms of MiniGrid, with the levels and tiles of that package: ``pip install 'dwmr[minigrid]'``."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Worlds whose splits hold out states."""
 
-from __future__ import annotations
-
 import zlib
 from abc import abstractmethod
 from collections.abc import Sequence

@@ -3,18 +3,17 @@
 from dataclasses import replace
 
 from dwmr.errors import InputError, unknown
-from dwmr.worlds.blocks import Blocks
 from dwmr.worlds.cube import PocketCube, RubiksCube
 from dwmr.worlds.digit_jump import DigitJump
 from dwmr.worlds.fifteen_puzzle import FifteenPuzzle
 from dwmr.worlds.frozen_lake import FrozenLake
-from dwmr.worlds.hanoi import Hanoi
 from dwmr.worlds.ice_slider import IceSlider
 from dwmr.worlds.lights_out import LightsOut
 from dwmr.worlds.mini_grid import DoorKey, FourRooms
 from dwmr.worlds.sliding_tiles import SlidingTiles
 from dwmr.worlds.sokoban import Sokoban
 from dwmr.worlds.tasks import Task
+from dwmr.worlds.towers import Blocks, Hanoi
 from dwmr.worlds.world import World
 
 NOISE_STD = 0.5

@@ -4,8 +4,6 @@ A room has walls all around and some inside. Its start is made from the solved r
 so pushing them back solves it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,18 +22,13 @@ _OFFSETS = [SIZE * down + right for down, right in DIRECTIONS]
 _MIN_FLOOR = 16
 _PULLING_STEPS = 150
 
-_PALETTE = {
-    "w": (120, 72, 56),  # bricks and mortar
-    "m": (176, 148, 132),
-    ".": (222, 214, 190),  # floor
-    "g": (40, 150, 90),  # goal
-    "B": (196, 140, 60),  # box and its edges
-    "b": (120, 80, 30),
-    "D": (90, 190, 140),  # box on a goal and its edges
-    "d": (20, 90, 70),
-    "a": (50, 80, 190),  # agent
-    "h": (245, 205, 170),
-}
+_PALETTE = """
+    w 784838 bricks, m b09484 mortar
+    . ded6be floor, g 28965a goal
+    B c48c3c box, b 78501e its edges
+    D 5abe8c box on a goal, d 145a46 its edges
+    a 3250be agent, h f5cdaa head
+"""
 
 _ART = """
     wwwmwwww  ........  ........  .bbbbbb.  .dddddd.  ..hhhh..  ..hhhh..

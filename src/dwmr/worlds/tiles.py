@@ -1,5 +1,7 @@
 """Images of label grids, made of one picture per label, and pictures drawn in characters."""
 
+import re
+
 import numpy as np
 
 SIDE = 8  # pixels of a picture that is drawn in characters
@@ -22,9 +24,13 @@ def mosaic(labels: np.ndarray, pictures: np.ndarray) -> np.ndarray:
     return images.view(np.uint8).reshape(count, channels, rows * height, cols * width)
 
 
-def from_art(art: str, palette: dict[str, tuple[int, int, int]]) -> np.ndarray:
-    """Pictures side by side in characters as uint8 (pictures, 3, 8, 8)."""
-    pixels = np.array([[palette[pixel] for pixel in row] for row in art.split()], np.uint8)
+def from_art(art: str, palette: str) -> np.ndarray:
+    """Pictures side by side in characters as uint8 (pictures, 3, 8, 8).
+
+    The palette lists each character, its colour and what it shows, such as ``. 7bbedd ice``.
+    """
+    known = {pixel: tuple(bytes.fromhex(colour)) for pixel, colour in re.findall(r"(\S) ([0-9a-f]{6})\b", palette)}
+    pixels = np.array([[known[pixel] for pixel in row] for row in art.split()], np.uint8)
     return pixels.reshape(SIDE, -1, SIDE, 3).transpose(1, 3, 0, 2)
 
 
