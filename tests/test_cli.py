@@ -159,7 +159,7 @@ def test_tune_then_train_with_what_was_chosen(cli, data, tmp_path, monkeypatch):
     status, out, err = cli(*words, "--set", "triplets=50")
     assert status == 0
     assert "2 trials done" in out
-    assert "Chosen: trial" in out
+    assert "chosen: trial" in out
     assert "search 2/2" in err
     status, out, _ = cli(*words, "--set", "triplets=50", "--json")
     assert status == 0

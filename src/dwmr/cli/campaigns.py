@@ -76,9 +76,7 @@ def tune(
     if as_json:
         common.print_json(found)
         return
-    common.say(tables.tuning_line(found))
-    for table in tables.tuning(found):
-        common.out.print(table)
+    common.say(tables.tuning(found))
     common.say(f"wrote {summary}")
 
 

@@ -50,14 +50,10 @@ def evaluation(figures: dict[str, Any]) -> list[Table]:
 
 def certificate(found: dict[str, Any]) -> Table:
     """The answers of `dwmr.certify`, with the figure and a remark for each."""
-    answers = [
-        [
-            each["answer"],
-            "" if each["figure"] is None else f"{_number(each['figure'])} {each['unit']}",
-            f"{each['name']}: {each['question']}\n  {each['remark']}",
-        ]
-        for each in found["verdicts"]
-    ]
+    answers = []
+    for each in found["verdicts"]:
+        figure = "" if each["figure"] is None else f"{_number(each['figure'])} {each['unit']}"
+        answers.append([each["answer"], figure, f"{each['name']}: {each['question']}\n  {each['remark']}"])
     return text_table("Reliability", ["answer", "value", "question"], answers, texts=3)
 
 
@@ -82,23 +78,11 @@ def planning(entries: dict[str, dict[str, Any]], kinds: Sequence[str]) -> list[T
     return shown
 
 
-def tuning(found: dict[str, Any]) -> list[Table]:
-    """A study's best trials trained with new seeds, and what it chose. Its JSON lists every trial."""
-    shown = []
-    if found["confirmations"]:
-        trials = {str(entry["trial"]) + " (start values)" * entry["start"]: entry for entry in found["confirmations"]}
-        title = "Scores of the best trials, trained with new seeds"
-        shown.append(_table(title, {"mean": "mean", "std": "std"}, trials, first="trial"))
-    if chosen := found["chosen"]:
-        values = [[name, _significant(value)] for name, value in chosen["values"].items()]
-        shown.append(text_table(f"Chosen: trial {chosen['trial']}", ["", ""], values))
-    return shown
-
-
-def tuning_line(found: dict[str, Any]) -> str:
-    """A finished study in one line."""
-    score = found["provenance"]["score"].split(" at ")[0]
-    return f"{found['preset']}: {len(found['trials'])} trials done; scores are {score}"
+def tuning(found: dict[str, Any]) -> str:
+    """A finished study in one line; its JSON has the rest."""
+    score, chosen = found["provenance"]["score"].split(" at ")[0], found["chosen"]
+    best = f"chosen: trial {chosen['trial']}, {chosen['mean']:.2f} ± {chosen['std']:.2f}" if chosen else "none chosen"
+    return f"{found['preset']}: {len(found['trials'])} trials done; scores are {score}; {best} with new seeds"
 
 
 def _significant(value: Any) -> str:
@@ -109,15 +93,14 @@ def last_epoch(metrics: list[dict[str, Any]]) -> str:
     """The last epoch of a training, in one line."""
     if not metrics:
         return "no epochs"
-    last = metrics[-1]
-    terms = ", ".join(f"{name} {value:.3f}" for name, value in last["terms"].items())
-    bits = last["bits"]
-    exact = ""
-    if "val" in last:
-        exact = f"; next code exact in {last['val']['exact_next']:.1f}% of validation transitions"
-        exact += " (run `dwmr evaluate` to check for collisions)"
+    last, bits = metrics[-1], metrics[-1]["bits"]
     epochs = "1 epoch" if last["epoch"] == 1 else f"{last['epoch']} epochs"
-    return f"{epochs}; {terms}; {bits['flips']:.1f} bits flipped per action, {bits['dead']} dead bits{exact}"
+    terms = ", ".join(f"{name} {value:.3f}" for name, value in last["terms"].items())
+    line = f"{epochs}; {terms}; {bits['flips']:.1f} bits flipped per action, {bits['dead']} dead bits"
+    if "val" in last:
+        line += f"; next code exact in {last['val']['exact_next']:.1f}% of validation transitions"
+        line += " (run `dwmr evaluate` to check for collisions)"
+    return line
 
 
 def _table(title: str, columns: dict[str, str], rows: dict[str, dict[str, Any]], first: str = "") -> Table:

@@ -38,11 +38,11 @@ class Evaluation:
 class _Labels:
     """One group of labels, int (N, cells): before and after each training transition and each test transition."""
 
+    n_classes: int
     train_before: np.ndarray
     train_after: np.ndarray
     before: np.ndarray
     after: np.ndarray
-    n_classes: int
 
     def scores(
         self, read: np.ndarray, imagined: np.ndarray, score: Callable[..., dict[str, Any]] = board_scores
@@ -83,9 +83,6 @@ def evaluate(
         rollout: long held-out episodes
         horizon: the longest roll-out, in steps
         seed: seed of the probe and of the bootstrap
-
-    Raises:
-        InputError: the data does not fit the model.
     """
     (found,) = evaluate_many(
         [model], train=train, test=test, rollout=rollout, horizon=horizon, seed=seed, intervals=intervals
@@ -152,7 +149,7 @@ def _label_groups(train: Transitions, test: Transitions) -> dict[str, _Labels]:
         if shapes[0] != shapes[1]:
             raise InputError(f"train has boards of {shapes[0]}, but test has {shapes[1]}")
         boards = (labels.astype(np.int64) for part in parts for labels in part.flat_labels())
-        groups[name] = _Labels(*boards, n_classes=max(part.n_classes for part in parts))
+        groups[name] = _Labels(max(part.n_classes for part in parts), *boards)
     return groups
 
 

@@ -28,9 +28,8 @@ def confusion(true: np.ndarray, read: np.ndarray, n_classes: int, counted: np.nd
 def macro_f1(counts: np.ndarray, labels: str) -> float:
     """Macro-F1 from `confusion` counts: the mean over labels, then over cells. Cells without counts are left out.
 
-    ``labels="union"`` averages over the labels that occur in a cell as true or as read label (the paper's score: one
-    false reading of a label that a cell never holds costs a whole class). ``labels="true"`` averages over those that
-    occur as true label.
+    The labels are those that occur in a cell as true label (``"true"``), or as true or as read label (``"union"``: the
+    paper's score; one false reading of a label that a cell never holds costs a whole class).
     """
     hits = np.diagonal(counts, axis1=1, axis2=2)
     true, read = counts.sum(2), counts.sum(1)

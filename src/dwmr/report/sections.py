@@ -53,15 +53,10 @@ def reliability(certificate: Mapping[str, Any]) -> Markup:
         "Eight questions about how reliable the model is, each answered with yes, partly or no from one figure. “Not "
         "tested” means that the data cannot answer the question."
     )
-    rows = [
-        [
-            f"{each['name']}: {each['question']}",
-            each["answer"],
-            "" if each["figure"] is None else f"{number(each['figure'])} {each['unit']}",
-            each["remark"],
-        ]
-        for each in certificate["verdicts"]
-    ]
+    rows = []
+    for each in certificate["verdicts"]:
+        figure = "" if each["figure"] is None else f"{number(each['figure'])} {each['unit']}"
+        rows.append([f"{each['name']}: {each['question']}", each["answer"], figure, each["remark"]])
     answers = table(["question", "answer", "figure", ""], rows, class_="words")
     return section("trust", "Reliability", how, element("p", certificate["summary"]), answers)
 

@@ -55,10 +55,7 @@ def tune(
     """Tune a preset, or continue the study in ``storage``, a journal file or a URL for Optuna; returns its summary.
 
     Options in ``settings`` are fixed and not searched. Data without labels is scored by what predicted and encoded
-    codes share.
-
-    Raises:
-        InputError: the preset cannot be tuned so, or the storage holds another study; nothing was changed.
+    codes share. If an InputError is raised, nothing was changed.
     """
     base, space = prepare(name, storage, trials, settings or {})
     device = str(resolve_device(device))
@@ -85,7 +82,6 @@ def prepare(name: str, storage: str | Path, trials: int, settings: Mapping[str, 
     base, space = start.replace(**settings), without(search_space(start), settings)
     check_choices(base)
     check_space(base, space)
-    values_of(base, space)
     return base, space
 
 
