@@ -9,7 +9,7 @@ import typer
 
 import dwmr
 from dwmr.cli import campaigns, collecting, evaluating, exporting, learning, plans
-from dwmr.cli.common import app, err, flag, say
+from dwmr.cli.common import app, flag, note, say
 from dwmr.errors import ExportFailed, InputError, TrainingDiverged
 
 MODULES = [collecting, learning, evaluating, plans, exporting, campaigns]  # in the order in which users need them
@@ -31,7 +31,7 @@ def _version(version: Annotated[bool, flag("--version", "Print the version.")] =
 
 def main() -> None:
     """Run the command line. Expected errors print one line on standard error and exit with status 2."""
-    warnings.showwarning = _show_warning
+    warnings.showwarning = lambda message, *details, **more: note(f"warning: {message}")
     log = logging.getLogger("dwmr")
     log.setLevel(logging.INFO)
     if not any(isinstance(handler, _ToStandardError) for handler in log.handlers):
@@ -49,20 +49,16 @@ def main() -> None:
         named = f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
         _fail(named or str(error))
     except (KeyboardInterrupt, typer.Abort):
-        err.print("interrupted")
+        note("interrupted")
         sys.exit(130)
     sys.exit(status if isinstance(status, int) else 0)
 
 
 class _ToStandardError(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        err.print(record.getMessage(), markup=False, soft_wrap=True)
+        note(record.getMessage())
 
 
 def _fail(message: str) -> None:
-    err.print(f"error: {' '.join(message.split())}", markup=False, soft_wrap=True)
+    note(f"error: {' '.join(message.split())}")
     sys.exit(2)
-
-
-def _show_warning(message: Warning | str, *details: Any, **more: Any) -> None:
-    err.print(f"warning: {message}", markup=False, soft_wrap=True)

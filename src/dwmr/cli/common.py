@@ -81,6 +81,11 @@ def say(line: str) -> None:
     out.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
+def note(line: str) -> None:
+    """Print a line on standard error."""
+    err.print(line, markup=False, soft_wrap=True)
+
+
 def parse_settings(settings: list[str] | None) -> dict[str, Any]:
     values = dict(parse_option(setting) for setting in settings or [])
     fixed = {"benchmark", "model"} & set(values)
@@ -97,7 +102,7 @@ def load_data(data: Path | None, benchmark: str) -> Splits:
         raise InputError(f"{benchmark!r} has no data of its own; pass yours with --data PATH")
     splits = load_splits(cached_world(benchmark))
     sizes = ", ".join(f"{name} {len(part):,}" for name, part in parts_of(splits).items())
-    err.print(f"no --data: using the full data of {benchmark} ({sizes})", soft_wrap=True)
+    note(f"no --data: using the full data of {benchmark} ({sizes})")
     return splits
 
 

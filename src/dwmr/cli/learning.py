@@ -59,44 +59,35 @@ def train(
     resolve_device(device)
     if seeds is not None and seed:
         raise InputError("give --seed or --seeds, not both")
-    chosen = _parse_seeds(seeds) if seeds is not None else [seed]
-    folders = {one: run / f"seed-{one}" if seeds is not None else run for one in chosen}
-    taken = [folder for folder in folders.values() if folder.exists()]
-    if taken and not resume:
-        raise InputError(f"{taken[0]} exists already; continue it with --resume, or choose another --out")
-    for existing in taken:
-        read_info(existing)  # refuses what is no run folder
-    for new in [folder for folder in folders.values() if folder not in taken] if resume else []:
-        common.err.print(f"{new} does not exist yet, so a new run starts there", markup=False, soft_wrap=True)
+    chosen = [seed] if seeds is None else _parse_seeds(seeds)
+    folders = [run if seeds is None else run / f"seed-{one}" for one in chosen]
+    for folder in folders:
+        if folder.exists() and not resume:
+            raise InputError(f"{folder} exists already; continue it with --resume, or choose another --out")
+        if folder.exists():
+            read_info(folder)  # refuses what is no run folder
+        elif resume:
+            common.note(f"{folder} does not exist yet, so a new run starts there")
     splits = common.load_data(data, config.benchmark)
     results = dwmr.train_many(
-        config,
-        train=splits.train,
-        val=splits.val,
-        seeds=chosen,
-        outs=list(folders.values()),
-        device=device,
-        resume=resume,
-        fast=fast,
+        config, train=splits.train, val=splits.val, seeds=chosen, outs=folders, device=device, resume=resume, fast=fast
     )
-    ended = {str(folder): result for folder, result in zip(folders.values(), results)}
+    ended = dict(zip(map(str, folders), results))
     done = {folder: result for folder, result in ended.items() if isinstance(result, dwmr.Run)}
+    verdicts = {folder: result.verdict for folder, result in done.items() if result.verdict is not None}
     if as_json:
-        common.print_json({folder: result.metrics[-1] | _verdict_of(result) for folder, result in done.items()})
+        known = {folder: {"verdict": verdict.to_dict()} for folder, verdict in verdicts.items()}
+        common.print_json({folder: result.metrics[-1] | known.get(folder, {}) for folder, result in done.items()})
     else:
         for folder, result in done.items():
             common.say(f"{folder}: {tables.last_epoch(result.metrics)}")
-            if result.verdict is not None:
-                common.say(f"verdict: {result.verdict}")
+            if folder in verdicts:
+                common.say(f"verdict: {verdicts[folder]}")
     failures = [f"{folder}: {result}" for folder, result in ended.items() if folder not in done]
     if failures:
         raise TrainingDiverged("; ".join(failures))
-    if any(result.verdict is not None and result.verdict.word == FAILED for result in done.values()):
+    if any(verdict.word == FAILED for verdict in verdicts.values()):
         raise typer.Exit(3)
-
-
-def _verdict_of(result: dwmr.Run) -> dict[str, Any]:
-    return {} if result.verdict is None else {"verdict": result.verdict.to_dict()}
 
 
 @command("dwmr presets", "dwmr presets --json")

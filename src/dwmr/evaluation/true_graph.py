@@ -38,8 +38,9 @@ def compare_graphs(encode: Encode, predict: Predict, graphs: Sequence[StateGraph
     states, actions = np.divmod(np.arange(table.size), table.shape[1])
     reached = as_bits(predict(take(raw, states), actions)).reshape(*table.shape, -1)
     correct, moves = (reached == codes[table]).all(2), table != np.arange(len(table))[:, None]
-    repeated = [_repeated(codes[level]) for level in levels]
-    same = [bool(correct[level].all()) and not shared for level, shared in zip(levels, repeated)]
+    shared = [Counter(keys(codes[level])) for level in levels]
+    repeated = [sum(count for count in counts.values() if count > 1) for counts in shared]
+    same = [bool(correct[level].all()) and not count for level, count in zip(levels, repeated)]
     wrong = []
     for state, action in np.argwhere(~correct)[:MAX_LISTED]:
         number = int(np.searchsorted(first, state, side="right")) - 1
@@ -63,8 +64,3 @@ def compare_graphs(encode: Encode, predict: Predict, graphs: Sequence[StateGraph
         "collisions": sum(repeated),
         "wrong": wrong,
     }
-
-
-def _repeated(codes: np.ndarray) -> int:
-    """How many of the codes (N, K) occur more than once."""
-    return sum(count for count in Counter(keys(codes)).values() if count > 1)

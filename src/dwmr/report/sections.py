@@ -13,20 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-CURVES = {
-    "pred": "loss of the predicted next bits",
-    "var": "loss for bits that rarely change",
-    "cor": "loss for pairs of correlated bits",
-    "cos": "loss for triplets of dependent bits",
-    "loc": "loss for too few or too many flipped bits",
-    "rec": "loss of the decoded image",
-    "kl": "distance of the bits from fair coin flips",
-    "dead": "bits that never change",
-    "ones": "share of bits that are on",
-    "flips": "bits flipped by an action",
-    "exact_next": "% of exact next codes on the validation split; collisions are not measured there",
-    "bits_next": "% of correct next bits on the validation split",
-}
 STYLES = {"": ("-", ""), "copy_": ("--", ", copying"), "reencode_": (":", ", re-encoding")}
 
 
@@ -86,18 +72,24 @@ def rollouts(scores: Mapping[str, Mapping[str, float]]) -> Markup:
 
 
 def training(metrics: Sequence[Mapping[str, Any]]) -> Markup:
+    if not metrics:
+        return section("training", "Training", "This run has no records of its epochs.")
+    how = (
+        "Each quantity over the epochs, with its last value. Loss terms, before weighting: pred (the predicted next "
+        "bits), var (bits that rarely change), cor (correlated pairs), cos (dependent triplets), loc (too few or too "
+        "many flips), rec (the decoded image), kl (distance from fair coin flips). Then: bits that never change; "
+        "the share of ones; the bits that an action flips; the percentages of exact next codes and of correct next "
+        "bits on the validation split, where collisions are not measured."
+    )
     plots = []
     for group in ("terms", "bits", "val"):
-        for name in metrics[-1].get(group, {}) if metrics else ():
+        for name, last in metrics[-1].get(group, {}).items():
             points = [(record["epoch"], record[group][name]) for record in metrics if name in record.get(group, {})]
-            epochs, values = zip(*points)
             drawing, axes = _plot(2.3, 1.25)
-            axes.plot(epochs, values, color=BLUE, marker="o" if len(epochs) < 8 else "", markersize=2.5)
+            axes.plot(*zip(*points), color=BLUE, marker="o" if len(points) < 8 else "", markersize=2.5)
             axes.locator_params(axis="x", integer=True)
-            plots.append(_figure(drawing, element("b", name), f" {values[-1]:.3g}: {CURVES.get(name, '')}"))
-    how = "Each quantity over the epochs; the number is its last value. Loss terms are shown before weighting."
-    content = element("div", *plots, class_="small")
-    return section("training", "Training", how if plots else "This run has no records of its epochs.", content)
+            plots.append(_figure(drawing, element("b", name), f" {last:.3g}"))
+    return section("training", "Training", how, element("div", *plots, class_="small"))
 
 
 def _plot(width: float, height: float) -> tuple[Figure, Axes]:
