@@ -212,7 +212,7 @@ def test_an_array_and_groups_cannot_be_mixed_in_a_file(tmp_path):
     with pytest.raises(InputError, match=r"unknown arrays reward\.agent"):
         load_transitions(tmp_path / "odd.npz")
     np.savez(tmp_path / "names.npz", **arrays, action_names=np.arange(3))
-    with pytest.raises(InputError, match="action_names must be strings, got int64"):
+    with pytest.raises(InputError, match=r"action_names must be 3 different printable names, got array\(\[0, 1, 2\]\)"):
         load_transitions(tmp_path / "names.npz")
 
 

@@ -102,8 +102,6 @@ class Loader:
     tensors on the device alone, so that an update can be recorded and replayed.
 
     Args:
-        transitions: the training data.
-        device: where the minibatches are needed.
         normalize: bytes to what the networks take.
         dtype: type of the one-hot actions.
         two_views, steps: whether second views and how many later steps are needed.
@@ -137,8 +135,8 @@ class Loader:
         return other
 
     def lay_out(self, plans: Sequence[EpochPlan]) -> None:
-        """Put an epoch's random choices on the device: of one run (U, …), of several (U, S, …), and into the same
-        tensors as before, if there are any."""
+        """Put an epoch's choices on the device, of one run (U, …), of several (U, S, …); into the same tensors as
+        before, if there are any."""
         for name in ("order", "noise", "triplets"):
             parts = [part for plan in plans if (part := getattr(plan, name)) is not None]
             if not parts:
@@ -166,8 +164,7 @@ class Loader:
 
     def _images(self, images: np.ndarray | Tensor, index: Tensor) -> Tensor:
         """Images on the device, or in an array that may lie on disk, as the networks take them."""
-        picked = images[index] if isinstance(images, Tensor) else torch.from_numpy(images[index.numpy()])
-        return self.normalize(picked)
+        return self.normalize(images[index] if isinstance(images, Tensor) else torch.from_numpy(images[index.numpy()]))
 
     def _second_views(self, index: Tensor, next_images: Tensor) -> Tensor:
         after = self.after[index]

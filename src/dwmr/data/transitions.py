@@ -296,8 +296,6 @@ def _read_npz(path: Path) -> dict[str, Any]:
     if (actions := parts.get("actions")) is not None and actions.size and "n_actions" not in parts:
         checks.check_integers(f"{path}: actions", actions)
         parts["n_actions"] = int(actions.max()) + 1
-    if (names := parts.get("action_names")) is not None and names.dtype.kind != "U":
-        raise InputError(f"{path}: action_names must be strings, got {names.dtype}")
     return parts
 
 

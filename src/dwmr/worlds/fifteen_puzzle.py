@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dwmr.worlds.puzzle import Puzzle
-from dwmr.worlds.sliding_tiles import TileBoard, random_board
+from dwmr.worlds.sliding_tiles import TileBoard
 from dwmr.worlds.tiles import mosaic
 
 SIZE = 4
@@ -31,9 +31,6 @@ class FifteenPuzzle(TileBoard, Puzzle):
     @property
     def image_shape(self) -> tuple[int, int, int]:
         return super().image_shape if self.style == "digits" else (3, SIZE * SIDE, SIZE * SIDE)
-
-    def random_state(self, generator: np.random.Generator) -> np.ndarray:
-        return random_board(generator, SIZE, SIZE)
 
     @property
     def pictures(self) -> np.ndarray:

@@ -51,9 +51,8 @@ class StateWorld(World):
         """Walks of random actions from random states; training walks leave out actions that leave their split."""
         generator = rng(seed, self.name, "walk", split)
         walks = [self._episode(generator, split, steps) for _ in range(episodes)]
-        labels = np.array([self.labels(state) for states, _ in walks for state in states])
-        actions = np.array([actions for _, actions in walks], np.int64)
-        return labels.reshape(episodes, steps + 1, *labels.shape[1:]), actions
+        labels = np.array([[self.labels(state) for state in states] for states, _ in walks])
+        return labels, np.array([actions for _, actions in walks], np.int64)
 
     def _episode(self, generator: np.random.Generator, split: str, steps: int) -> tuple[list[Any], list[int]]:
         while True:

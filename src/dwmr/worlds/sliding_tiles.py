@@ -46,6 +46,9 @@ class TileBoard(DigitWorld):
         rows, cols = (GUTTER + cells * (TILE + GUTTER) for cells in self.shape)
         return 1, rows, cols
 
+    def random_state(self, generator: np.random.Generator) -> np.ndarray:
+        return random_board(generator, *self.shape)
+
     def step(self, state: np.ndarray, action: int) -> np.ndarray:
         return step(state, action)
 
@@ -89,9 +92,9 @@ class SlidingTiles(TileBoard):
 
     def reset(self, seed: int) -> np.ndarray:
         generator = rng(seed, "sliding tiles")
-        board = random_board(generator, *self.shape)
+        board = self.random_state(generator)
         while self.solved(board):
-            board = random_board(generator, *self.shape)
+            board = self.random_state(generator)
         return board
 
     def split_shape(self, split: str, count: int) -> tuple[int, int]:
@@ -100,7 +103,7 @@ class SlidingTiles(TileBoard):
     def walk(self, seed: int, split: str, episodes: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
         """Random walks from random solvable boards, by moves that change the board."""
         generator = rng(seed, f"{self.name} walk", split)
-        walks = [random_walk(generator, random_board(generator, *self.shape), steps) for _ in range(episodes)]
+        walks = [random_walk(generator, self.random_state(generator), steps) for _ in range(episodes)]
         return np.stack([boards for boards, _ in walks]), np.stack([actions for _, actions in walks])
 
     def task(self, number: int, kind: str = "", seed: int = 0) -> Task:
