@@ -61,13 +61,13 @@ def train(
         raise InputError("give --seed or --seeds, not both")
     chosen = [seed] if seeds is None else _parse_seeds(seeds)
     folders = [run if seeds is None else run / f"seed-{one}" for one in chosen]
-    for folder in folders:
-        if folder.exists() and not resume:
-            raise InputError(f"{folder} exists already; continue it with --resume, or choose another --out")
-        if folder.exists():
-            read_info(folder)  # refuses what is no run folder
+    for out in folders:
+        if out.exists() and not resume:
+            raise InputError(f"{out} exists already; continue it with --resume, or choose another --out")
+        if out.exists():
+            read_info(out)  # refuses what is no run folder
         elif resume:
-            common.note(f"{folder} does not exist yet, so a new run starts there")
+            common.note(f"{out} does not exist yet, so a new run starts there")
     splits = common.load_data(data, config.benchmark)
     results = dwmr.train_many(
         config, train=splits.train, val=splits.val, seeds=chosen, outs=folders, device=device, resume=resume, fast=fast

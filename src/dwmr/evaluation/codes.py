@@ -75,7 +75,12 @@ def confusions(codes: np.ndarray, states: np.ndarray) -> dict[str, float]:
     splits      frames whose state also has another code
     """
     code, state = identify(np.packbits(codes, axis=1)), identify(states)
-    return {"collisions": share_with_others(state, code), "splits": share_with_others(code, state)}
+    pairs = np.unique(np.stack([code, state], axis=1), axis=0)
+    states_of_code, codes_of_state = (np.bincount(column) for column in pairs.T)
+    return {
+        "collisions": 100 * float((states_of_code[code] > 1).mean()),
+        "splits": 100 * float((codes_of_state[state] > 1).mean()),
+    }
 
 
 def shared_dimensions(first: Tensor, second: Tensor) -> float:
@@ -92,13 +97,6 @@ def shared_dimensions(first: Tensor, second: Tensor) -> float:
         return centred @ (vectors[:, live] / values[live].sqrt())
 
     return float((whitened(first).T @ whitened(second) / len(first)).square().sum())
-
-
-def share_with_others(names: np.ndarray, items: np.ndarray) -> float:
-    """Percent of the entries, numbers (N,) each, whose item also has another name."""
-    pairs = np.unique(np.stack([names, items], axis=1), axis=0)
-    names_per_item = np.bincount(pairs[:, 1])
-    return 100 * float((names_per_item[items] > 1).mean())
 
 
 def identify(rows: np.ndarray) -> np.ndarray:

@@ -112,7 +112,8 @@ def evaluate_many(
     baselines = _merge_groups({name: _baselines(labels) for name, labels in groups.items()})
     obs, next_obs = _on_device(test.obs, models[0]), _on_device(test.next_obs, models[0])
     evaluations = []
-    for model, probe_of in zip(models, probes, strict=True):
+    for number, model in enumerate(models):
+        probe_of = {name: fitted[number] for name, fitted in probes.items()}
         codes, next_codes = model.encode(obs), model.encode(next_obs)
         predicted = model.predict(codes, np.asarray(test.actions))
         health = code_health(as_bits(codes), as_bits(next_codes), as_bits(predicted), test.episode)
@@ -155,19 +156,18 @@ def _label_groups(train: Transitions, test: Transitions) -> dict[str, _Labels]:
 
 def _fit_probes(
     models: Sequence[WorldModel], train: Transitions, groups: Mapping[str, _Labels], seed: int
-) -> list[dict[str, Probe]]:
-    """Each model's probe of each group. A named group that does not fill the cells of a grid is read from all bits."""
-    probes: list[dict[str, Probe]] = [{} for _ in models]
+) -> dict[str, list[Probe]]:
+    """The probes of each group, one for each model. A named group that does not fill the cells of a grid is read from
+    all bits."""
     if not groups:
-        return probes
+        return {}
     frames = _on_device(train.obs, models[0])
     codes = torch.stack([model.encode(frames) for model in models])
+    probes = {}
     for name, labels in groups.items():
         fits = name == SINGLE or codes.shape[2] % labels.before.shape[1] == 0
         kind = models[0].probe if fits else "affine"
-        fitted = fit_probes(codes, labels.train_before, labels.n_classes, kind, seed)
-        for probe_of, probe in zip(probes, fitted, strict=True):
-            probe_of[name] = probe
+        probes[name] = fit_probes(codes, labels.train_before, labels.n_classes, kind, seed)
     return probes
 
 
