@@ -90,7 +90,7 @@ def test_a_run_of_own_data_is_prepared_with_its_data(cli, own_run, planning_data
     ends = to_goal[4:]
     status, _, err = cli("plan", own_run, *ends)
     assert status == 2
-    assert err == f"error: planning has to learn from the data of {own_run} first, which is your own: add --data DATA\n"
+    assert err == "error: 'generic' has no data of its own; pass yours with --data PATH\n"
     assert cli("plan", own_run, "--data", planning_data, *ends)[0] == 0
     assert cli("plan", own_run, *ends)[0] == 0
 
@@ -110,7 +110,7 @@ def test_a_run_of_own_data_has_no_levels(cli, own_run, planning_data, tmp_path, 
 def test_a_heuristic_needs_the_data_of_the_run(cli, own_run):
     status, _, err = cli("train-heuristic", own_run)
     assert status == 2
-    assert err.endswith("which is your own: add --data DATA\n")
+    assert err.endswith("has no data of its own; pass yours with --data PATH\n")
 
 
 @pytest.mark.parametrize(

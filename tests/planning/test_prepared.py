@@ -71,7 +71,7 @@ def test_a_run_on_own_data_asks_for_it_once(cli, run, ends):
     (run / "run.json").write_text(json.dumps(stored))
     status, _, err = cli("plan", run, *ends)
     assert status == 2
-    assert f"planning has to learn from the data of {run} first, which is your own: add --data DATA" in err
+    assert "'generic' has no data of its own; pass yours with --data PATH" in err
 
 
 def test_what_was_made_for_another_checkpoint_is_refused(cli, prepared, ends, planning_data, capsys):

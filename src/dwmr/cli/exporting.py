@@ -23,6 +23,7 @@ from dwmr.worlds.registry import action_names, find_world
 FILES = {"onnx": (ENCODER, PREDICTOR), "pddl": EXPORTED}
 CHECKED = 2000  # images on which an ONNX export is checked
 PROBLEM_HELP = f"For pddl: a task of the run's built-in world, to be written as the problem. {common.TASK_HELP}"
+IMAGE_HELP = "For pddl: image of the problem's {}, as PNG or .npy. Needs --{}."
 PDDL_NAME = re.compile("[a-z][a-z0-9-]*")
 
 
@@ -39,12 +40,8 @@ def export(
     out: Annotated[Path, typer.Option(help="Folder to create.")],
     data: common.RunData = None,
     index: Annotated[int | None, typer.Option("--task", help=PROBLEM_HELP, min=0)] = None,
-    start: Annotated[
-        Path | None, typer.Option(help="For pddl: image of the problem's start, as PNG or .npy. Needs --goal.")
-    ] = None,
-    goal: Annotated[
-        Path | None, typer.Option(help="For pddl: image of the problem's goal, as PNG or .npy. Needs --start.")
-    ] = None,
+    start: Annotated[Path | None, typer.Option(help=IMAGE_HELP.format("start", "goal"))] = None,
+    goal: Annotated[Path | None, typer.Option(help=IMAGE_HELP.format("goal", "start"))] = None,
     overwrite: common.Overwrite = False,
     seed: common.Seed = 0,
     device: common.Device = "auto",
@@ -58,11 +55,11 @@ def export(
     """
     if to not in FILES:
         raise unknown("target", to, FILES)
-    if to == "onnx":
-        given = {"--task": index is not None, "--start": start is not None, "--goal": goal is not None}
-        given |= {"--seed": seed != 0, "--device": device not in ("auto", "cpu")}
-        if refused := [option for option, named in given.items() if named]:
-            raise InputError(f"{', '.join(refused)} cannot be used with --to onnx; it writes networks, on the CPU")
+    given = {"--task": index is not None, "--start": start is not None, "--goal": goal is not None}
+    given |= {"--seed": seed != 0, "--device": device not in ("auto", "cpu")}
+    refused = [option for option, named in given.items() if named and to == "onnx"]
+    if refused:
+        raise InputError(f"{', '.join(refused)} cannot be used with --to onnx; it writes networks, on the CPU")
     check_output(out, overwrite=overwrite, inputs=[run, data, start, goal], holds=FILES[to])
     if to == "onnx":
         _onnx(run, out, data, overwrite, as_json)

@@ -24,7 +24,7 @@ from dwmr.planning.heuristics import train_heuristic as train
 from dwmr.planning.painting import Strip, save_strip
 from dwmr.presets import changes
 from dwmr.provenance import describe_machine
-from dwmr.worlds.registry import WORLDS, action_names, tasks_of
+from dwmr.worlds.registry import action_names, tasks_of
 
 STARTS = 20_000  # training frames that imagined walks begin from
 
@@ -241,7 +241,7 @@ def train_heuristic(
     """
     check_output(run / prepared.HEURISTIC, overwrite=overwrite, written=True)
     info, model = open_model(run, device)
-    splits = _data(run, info, model, data)
+    splits = _data(info, model, data)
     agent = prepared.load_agent(run, model)
     if agent is None:
         agent = prepared.prepare_run(run, model, splits, decoder=info.config.decoder, seed=seed)
@@ -258,15 +258,13 @@ def _agent(run: Path, info: RunInfo, model: WorldModel, data: Path | None, seed:
     """The agent stored in the run folder, with its heuristic. The first time it is learned from data."""
     agent = prepared.load_agent(run, model)
     if agent is None:
-        splits = _data(run, info, model, data)
+        splits = _data(info, model, data)
         agent = prepared.prepare_run(run, model, splits, decoder=info.config.decoder, seed=seed)
     return replace(agent, network=prepared.load_heuristic(run, model))
 
 
-def _data(run: Path, info: RunInfo, model: WorldModel, data: Path | None) -> Splits:
+def _data(info: RunInfo, model: WorldModel, data: Path | None) -> Splits:
     """The data to learn from what planning needs."""
-    if data is None and info.config.benchmark not in WORLDS:
-        raise InputError(f"planning has to learn from the data of {run} first, which is your own: add --data DATA")
     splits = load_data(data, info.config.benchmark)
     model.check_fits(splits.train)
     return splits

@@ -41,25 +41,19 @@ class Limits:
 
 @dataclass
 class Episode:
-    """What was done, and why it ended.
+    """What was done in T actions, and why it ended.
 
-    ending           `DONE`: the agent believes that it reached the goal; `NO_PLAN`: it knows no way to the goal;
-                     `NO_ACTIONS`, `NO_TIME`: a limit was reached
-    actions          the T actions taken
-    plans            every answer of the planner, in order
-    replans          plans made because the world was not as predicted
-    random_actions   random actions, untried ones first, where no plan was known or the agent went in circles
-    expected         T + 1 codes (1, W): the encoded start, then what was predicted for each action
-    frames           T + 1 images
+    `DONE`: the agent believes that it reached the goal. `NO_PLAN`: it knows no way to the goal. `NO_ACTIONS`,
+    `NO_TIME`: a limit was reached.
     """
 
+    expected: list[Tensor]  # T + 1 codes (1, W): the encoded start, then what was predicted for each action
+    frames: list[np.ndarray]  # T + 1 images
     ending: str = DONE
     actions: list[int] = field(default_factory=list)
-    plans: list[Plan] = field(default_factory=list)
-    replans: int = 0
-    random_actions: int = 0
-    expected: list[Tensor] = field(default_factory=list)
-    frames: list[np.ndarray] = field(default_factory=list)
+    plans: list[Plan] = field(default_factory=list)  # every answer of the planner, in order
+    replans: int = 0  # plans made because the world was not as predicted
+    random_actions: int = 0  # untried ones first, where no plan was known or the agent went in circles
 
     @property
     def seconds(self) -> float:
@@ -84,7 +78,7 @@ def act(
     """
     dynamics, frame = CorrectedDynamics(agent.dynamics), world.observe()
     here = agent.encode(frame[None])
-    episode = Episode(expected=[here], frames=[frame])
+    episode = Episode([here], [frame])
     visits, guesses_left = Counter([_key(here)]), MAX_GUESSES
     ahead: list[tuple[int, Tensor]] = []
     tried: set[tuple[Key, int]] = set()

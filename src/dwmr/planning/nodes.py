@@ -1,8 +1,7 @@
-"""The states that a search has found: their codes, how each was reached, a hash table of them, and a queue of the
-open ones.
+"""The states that a search has found: codes, how each was reached, a hash table of them, and a queue of the open ones.
 
-Everything is a tensor on the search's device, and all operations take many codes at once. The table holds numbers of
-states; whole codes are compared, so two codes are one state only if all their words are equal.
+Everything is a tensor on the search's device, and all operations take many codes at once. Whole codes are compared, so
+two codes are one state only if all their words are equal.
 """
 
 import heapq
@@ -21,25 +20,16 @@ _ROUND = 2**32
 
 
 class Nodes:
-    """Numbered states.
-
-    words     int64 (N, W)    the code
-    parent    int64 (N,)      the state it was reached from, or `NONE`
-    action    int16 (N,)      by which action
-    cost      int32 (N,)      after how many actions from the start
-    guess     float32 (N,)    the heuristic, where the search needs it
-    priority  int64 (N,)      of an open state in a `BatchQueue`
-
-    The columns but ``words`` have room for more states than there are; their length is a power of two, half that of the
-    table.
-    """
+    """Numbered states, at first one, the start (1, W). The columns have room for more states than there are."""
 
     def __init__(self, words: Tensor, capacity: int = 1024) -> None:
-        """Begin with one state, (1, W), the start."""
         self.device, self.count = words.device, 0
-        self._words, self._parent, self.priority = words[:0], words.new_empty(0), words.new_empty(0)
-        columns = (torch.int16, torch.int32, torch.float32)
-        self._action, self.cost, self.guess = (words.new_empty(0, dtype=column) for column in columns)
+        self._words = words[:0]  # int64 (N, W): the code
+        self._parent = words.new_empty(0)  # the state it was reached from, or `NONE`
+        self._action = words.new_empty(0, dtype=torch.int16)  # by which action
+        self.cost = words.new_empty(0, dtype=torch.int32)  # after how many actions from the start
+        self.guess = words.new_empty(0, dtype=torch.float32)  # the heuristic, where the search needs it
+        self.priority = words.new_empty(0)  # of an open state in a `BatchQueue`
         self._reserve(capacity)
         self.insert(words)
         self._parent[0], self._action[0], self.cost[0] = NONE, NONE, 0
@@ -49,10 +39,9 @@ class Nodes:
         return self._words[: self.count]
 
     def insert(self, words: Tensor) -> tuple[Tensor, Tensor]:
-        """Add codes (n, W) that are not known yet, as unreached states.
+        """Add the codes of (n, W) that are not known yet, as unreached states.
 
-        Returns:
-            The numbers of all codes, int64 (n,), and the positions of the new ones, int64 (m,), each code once.
+        Returns the numbers of all codes (n,), and the positions of the new ones (m,), each code once.
         """
         self._reserve(self.count + len(words))
         numbers, places = self._find(words)
@@ -70,10 +59,7 @@ class Nodes:
         return numbers, new
 
     def relax(self, numbers: Tensor, parents: Tensor, actions: Tensor, costs: Tensor) -> Tensor:
-        """Store cheaper ways to states, (n,) each. Returns the states (m,) that became cheaper, each once.
-
-        Of several equally cheap ways the first counts.
-        """
+        """Store cheaper ways to states, (n,) each; of equally cheap ones the first. Returns the cheaper states (m,)."""
         before = self.cost[numbers]
         self.cost.scatter_reduce_(0, numbers, costs, "amin")
         better = torch.nonzero((costs < before) & (costs == self.cost[numbers])).squeeze(1)
@@ -95,8 +81,7 @@ class Nodes:
         return actions[::-1], states[::-1]
 
     def _find(self, words: Tensor) -> tuple[Tensor, Tensor]:
-        """For each code the number of its state, or the claim of the first equal code of the batch; and its place in
-        the table, where claims are entered.
+        """Each code's number, or the claim of the first equal code of the batch, and its place in the table.
 
         In each round every pending code probes its next place, and claims it if it is empty. Of several claims the
         earliest round wins, then the first in the batch. A code that equals the holder of its place is done.
@@ -125,7 +110,7 @@ class Nodes:
         """Make room for a number of states; a new table has all states entered again."""
         if states <= len(self._parent):
             return
-        capacity = 1 << (states - 1).bit_length()
+        capacity = 1 << (states - 1).bit_length()  # half the length of the table
         for name in ("_words", "_parent", "_action", "cost", "guess", "priority"):
             old = getattr(self, name)
             grown = old.new_empty(capacity, *old.shape[1:])

@@ -33,17 +33,13 @@ def unpack(words: Tensor, bits: int) -> Tensor:
     return (octets.unsqueeze(-1) & places).ne(0).flatten(-2)[..., :bits]
 
 
-def count_bits(words: Tensor) -> Tensor:
-    """The number of bits that are on, int64 (…,), in words (…, W)."""
-    pairs = words - ((words >> 1) & _ODD_BITS)
+def hamming(words: Tensor, other: Tensor) -> Tensor:
+    """The number of bits, int64 (…,), in which codes (…, W) differ."""
+    single = words ^ other
+    pairs = single - ((single >> 1) & _ODD_BITS)  # each holds how many of its two bits are on
     nibbles = (pairs & _ODD_PAIRS) + ((pairs >> 2) & _ODD_PAIRS)
     octets = (nibbles + (nibbles >> 4)) & _LOW_NIBBLES
     return ((octets * _BYTE_SUM) >> 56).sum(-1)
-
-
-def hamming(words: Tensor, other: Tensor) -> Tensor:
-    """The number of bits in which codes differ, int64 (…,)."""
-    return count_bits(words ^ other)
 
 
 def hash_codes(words: Tensor) -> Tensor:

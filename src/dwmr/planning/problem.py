@@ -43,12 +43,9 @@ class CodeGoal:
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of a search: generated states and seconds.
+    """Limits of a search."""
 
-    With the default number of states a search needs at most 4 GB of memory for codes of up to 256 bits.
-    """
-
-    nodes: int = 20_000_000
+    nodes: int = 20_000_000  # generated states; so many need at most 4 GB of memory for codes of up to 256 bits
     seconds: float = 60.0
 
 
@@ -56,19 +53,15 @@ class Budget:
 class Plan:
     """The answer of a planner.
 
-    outcome    `SOLVED`: the actions lead to the goal in the model; `EXHAUSTED`: no actions do, since the goal is not
-               among the states that can be reached; `OUT_OF_BUDGET`: neither is known, and the actions lead to the
-               state that looks nearest to the goal
-    codes      int64 (T + 1, W): the states on the way, the start first
-    optimal    whether no plan in the model is shorter, if the heuristic never overestimates
-    reason     which part of the budget ended
+    `SOLVED`: the actions lead to the goal in the model. `EXHAUSTED`: no actions do, since the goal is not among the
+    states that can be reached. `OUT_OF_BUDGET`: neither is known; the actions lead to the state that looks nearest.
     """
 
     outcome: str
     actions: list[int]
-    codes: Tensor
-    optimal: bool = False
-    reason: str = ""
+    codes: Tensor  # int64 (T + 1, W): the states on the way, the start first
+    optimal: bool = False  # no plan in the model is shorter, if the heuristic never overestimates
+    reason: str = ""  # which part of the budget ended
     expanded: int = 0
     generated: int = 0
     kept: int = 0
