@@ -241,10 +241,8 @@ def train_heuristic(
     """
     check_output(run / prepared.HEURISTIC, overwrite=overwrite, written=True)
     info, model = open_model(run, device)
-    splits = _data(info, model, data)
-    agent = prepared.load_agent(run, model)
-    if agent is None:
-        agent = prepared.prepare_run(run, model, splits, decoder=info.config.decoder, seed=seed)
+    splits, decoder = _data(info, model, data), info.config.decoder
+    agent = prepared.load_agent(run, model) or prepared.prepare_run(run, model, splits, decoder=decoder, seed=seed)
     starts = agent.encode(splits.train.obs[:STARTS])
     network, about = train(agent, starts, HeuristicTraining(updates=updates, batch=batch), seed=seed)
     path = prepared.save_part(run, prepared.HEURISTIC, network.state_dict(), about)
