@@ -83,3 +83,40 @@ def test_collisions_are_unknown_where_frames_of_a_state_differ() -> None:
 def test_the_lower_bound_is_wilsons() -> None:
     assert lower_bound(100, 100) == pytest.approx(100 / (1 + 1.645**2 / 100))
     assert lower_bound(50, 10**6) == pytest.approx(50, abs=0.1)
+
+
+def draw(bits: np.ndarray) -> np.ndarray:
+    """The mean frame of each code."""
+    images = np.full((len(bits), 1, 16, 16), 45, np.uint8)
+    images[:, 0, 3] = np.where(bits, 255, 45)
+    return images
+
+
+def test_what_frames_of_a_state_share_shows_that_a_code_says_all() -> None:
+    verdict = judge(encode, predict, ring(6000, noise=True), decode=draw)
+    assert verdict.figures["same_code"] == 100
+    assert verdict.figures["unexplained"] < 1
+    assert verdict.word == EXACT
+
+
+def test_what_frames_of_a_state_share_gives_merged_states_away() -> None:
+    def half(images: np.ndarray) -> np.ndarray:
+        bits = encode(images)
+        return np.tile(bits[:, :8] | bits[:, 8:], 2)
+
+    def mean_of_both(bits: np.ndarray) -> np.ndarray:
+        images = np.full((len(bits), 1, 16, 16), 45, np.uint8)
+        images[:, 0, 3] = np.where(bits, 150, 45)
+        return images
+
+    verdict = judge(half, predict, ring(noise=True), decode=mean_of_both)
+    assert verdict.figures["exact_next"] == 100
+    assert verdict.figures["unexplained"] > 30
+    assert verdict.word == READABLE
+
+
+def test_pairs_of_frames_come_from_the_training_data_if_there_are_none() -> None:
+    val = ring(6000, noise=True)
+    single = Transitions(val.obs, val.actions, val.next_obs, n_actions=2, episode=np.arange(len(val)))
+    assert judge(encode, predict, single, decode=draw).figures["unexplained"] is None
+    assert judge(encode, predict, single, decode=draw, train=val).word == EXACT

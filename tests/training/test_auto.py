@@ -9,7 +9,7 @@ import torch
 import dwmr
 from dwmr import InputError, Transitions
 from dwmr.models.run_folder import read_info
-from dwmr.training.auto import hold_out, resolve
+from dwmr.training.auto import Recipe, hold_out
 
 SIDE, PIXELS = 4, 6
 SHORT = dwmr.preset("auto", epochs=20)
@@ -44,6 +44,14 @@ def _drawn(boards: np.ndarray) -> np.ndarray:
     tiles = np.random.default_rng(5).integers(0, 256, (3, 3, PIXELS, PIXELS), dtype=np.uint8)
     images = tiles[boards].transpose(0, 3, 1, 4, 2, 5)
     return images.reshape(len(boards), 3, SIDE * PIXELS, SIDE * PIXELS)
+
+
+def with_noise(data: Transitions, *, episodes: bool = True) -> Transitions:
+    """Every frame with noise of its own: the next frame of a transition differs from the first frame of the next."""
+    noise = np.random.default_rng(0).integers(0, 60, (2, *data.obs.shape), dtype=np.uint8)
+    episode = data.episode if episodes else None
+    now, then = data.obs // 2 + noise[0], data.next_obs // 2 + noise[1]
+    return Transitions(now, data.actions, then, n_actions=4, episode=episode)
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +90,20 @@ def test_a_finished_run_is_resumed_as_it_is(fitted: tuple[dwmr.WorldModel, Path]
     assert run.verdict == model.verdict
 
 
+def test_a_world_drawn_anew_in_every_frame_is_learned_exactly(tmp_path: Path) -> None:
+    run = dwmr.train(SHORT, train=with_noise(jump(4000)), out=tmp_path / "run", progress=False)
+    assert (run.config.encoder, run.config.symbols, run.config.cells) == ("reader", 3, "4x4:6x6+0+0")
+    assert run.verdict is not None
+    assert run.verdict.word == "exact", run.verdict
+    assert run.verdict.figures["repeated_frames"] == 0
+    fresh = jump(500, seed=9)
+    noisy = with_noise(fresh)
+    codes = run.model.encode(noisy.obs)
+    states = np.unique(fresh.obs.reshape(500, -1), axis=0, return_inverse=True)[1].ravel()
+    assert len(set(zip(map(bytes, codes.numpy()), states.tolist(), strict=True))) <= len(set(states)) + 5
+    assert torch.equal(dwmr.WorldModel.load(tmp_path / "run").encode(noisy.obs), codes)
+
+
 def test_too_short_a_training_is_not_called_exact() -> None:
     run = dwmr.train(dwmr.preset("auto", epochs=1), train=jump(600), progress=False)
     assert run.verdict is not None
@@ -90,16 +112,15 @@ def test_too_short_a_training_is_not_called_exact() -> None:
 
 def test_nothing_depends_on_colours_or_on_the_order_of_actions() -> None:
     data = jump(400)
-    config = resolve(dwmr.preset("auto"), data)
+    config = Recipe(dwmr.preset("auto"), data).config
     changed = Transitions(255 - data.obs, 3 - data.actions, 255 - data.next_obs, n_actions=4, episode=data.episode)
-    assert resolve(dwmr.preset("auto"), changed) == config
+    assert Recipe(dwmr.preset("auto"), changed).config == config
 
 
 def test_images_without_cells_train_generic_networks() -> None:
     data = jump(300)
-    noise = np.random.default_rng(0).integers(0, 60, (2, *data.obs.shape), dtype=np.uint8)
-    rendered = Transitions(data.obs // 2 + noise[0], data.actions, data.next_obs // 2 + noise[1], n_actions=4)
-    config = resolve(dwmr.preset("auto"), rendered)
+    rendered = with_noise(data, episodes=False)
+    config = Recipe(dwmr.preset("auto"), rendered).config
     assert (config.name, config.cells, config.model) == ("auto", "", "strong")
 
 

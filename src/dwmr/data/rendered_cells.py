@@ -130,9 +130,14 @@ def _best_division(together: np.ndarray, profile: np.ndarray) -> tuple[int, floa
     best = max(scores.values())
     equal = [_fitted(profile, *division) for division, value in scores.items() if value >= best - AS_GOOD]
     least = min(variation for variation, *_ in equal)
-    fits = [(number, variation, pitch, start) for variation, number, pitch, start in equal]
-    number, _, pitch, start = min(fit for fit in fits if fit[1] <= least + ALIGNED)
+    fits = [fit for fit in equal if fit[0] <= least + ALIGNED]
+    _, number, pitch, start = min(fits, key=lambda fit: (fit[1], _outside(size, *fit[1:]), fit[0]))
     return number, pitch, start
+
+
+def _outside(size: int, number: int, pitch: float, start: int) -> float:
+    """How many lines of the cells lie outside of the image."""
+    return max(0, -start) + max(0, start + number * pitch - size)
 
 
 def _fitted(profile: np.ndarray, number: int, pitch: float, start: int) -> tuple[float, int, float, int]:

@@ -21,6 +21,7 @@ from dwmr.models.encoders import ImageShape
 MAX_ONE_HOT = 17  # with more symbols than that a cell holds the symbol's number in binary
 SURE = 3.0  # logit of a bit that stays as it is, before anything is learned
 READER_SIDE = 32  # cells with longer sides are read with less resolution
+DROPPED = 0.25  # share of a reader's hidden units left out while it learns
 MAX_MIXING = 4_000_000  # parameters of the predictor's mixing of cells, one per action and pair of cells
 
 
@@ -102,7 +103,7 @@ class SymbolReader(nn.Module):
             nn.Flatten(),
         )
         found = features(torch.zeros(1, image_shape[0], *grid.patch)).shape[1]
-        self.features = nn.Sequential(*features, nn.Linear(found, hidden), nn.ReLU())
+        self.features = nn.Sequential(*features, nn.Linear(found, hidden), nn.ReLU(), nn.Dropout(DROPPED))
         self.alone = nn.Linear(hidden, symbols)
         self.cell, self.others = nn.Linear(hidden, context), nn.Linear(symbols, context)
         self.again = nn.Linear(context, symbols)

@@ -8,17 +8,23 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from dwmr.data.transitions import Transitions
-from dwmr.models.callables import as_bits
+from dwmr.models.callables import Encode, Predict, as_bits
 
 EXACT, READABLE, FAILED = "exact", "readable", "failed"
 
 MIN_EXACT = 99.0  # percent of the next codes of an exact model; what is measured must lie above it with confidence
+MIN_EXACT_RENDERED = 96.0  # the same where frames of one state differ, and so some are misread
 MAX_COLLISIONS = 0.1  # percent of the frames
 MAX_READABLE_COLLISIONS = 5.0
+MAX_UNEXPLAINED = 1.0  # percent of what frames of one state have in common
 MIN_REPEATED = 99.0  # percent of the frames of one state that are equal, where states are always drawn the same way
+MIN_CHANGED = 50.0  # percent of the next codes that change; with fewer a model has failed
 CONFIDENCE = 1.645  # standard deviations of a one-sided interval of 95%
+MAX_PAIRS = 3000
+MAX_PIXELS = 4e7  # in the frames compared with each other
 
 
 @dataclass(frozen=True)
@@ -40,31 +46,39 @@ class Verdict:
         return asdict(self)
 
 
-def judge(encode: Callable[..., Any], predict: Callable[..., Any], val: Transitions) -> Verdict:
+def judge(
+    encode: Encode,
+    predict: Predict,
+    val: Transitions,
+    *,
+    decode: Callable[[Any], Any] | None = None,
+    train: Transitions | None = None,
+) -> Verdict:
     """The verdict on a model, from transitions that it was not trained on.
 
     Args:
         encode: images uint8 (N, C, H, W) to bits (N, K).
         predict: bits (N, K) and actions (N,) to the next bits (N, K).
         val: the held-out transitions.
+        decode: bits (N, K) to images. Without it, collisions are unknown where frames of one state differ.
+        train: where pairs of frames of one state are taken from if ``val`` has none.
     """
     codes, next_codes = as_bits(encode(val.obs)), as_bits(encode(val.next_obs))
     predicted = as_bits(predict(codes, np.asarray(val.actions)))
     changed = (codes != next_codes).any(1)
     right = (predicted == next_codes).all(1)
-    repeated = _repeated(val)
     figures: dict[str, Any] = {
         "transitions": len(val),
         "exact_next": 100 * float(right.mean()),
         "exact_changed": 100 * float(right[changed].mean()) if changed.any() else None,
         "copy": 100 * float((~changed).mean()),
         "collisions": None,
-        "repeated_frames": repeated,
+        **_of_one_state(encode, decode, next(filter(_has_pairs, (val, train)), None)),
     }
     # Frames of one state may differ, so this is an upper bound: a low one holds for any data, a high one says nothing
     # unless states are always drawn the same way.
     shared = collisions_of_frames(np.concatenate([codes, next_codes]), (val.obs, val.next_obs))
-    if shared <= MAX_COLLISIONS or (repeated is not None and repeated >= MIN_REPEATED):
+    if shared <= MAX_COLLISIONS or (figures["repeated_frames"] or 0) >= MIN_REPEATED:
         figures["collisions"] = shared
     return Verdict(*_word_and_reason(figures), figures)
 
@@ -83,14 +97,53 @@ def _digests(rows: np.ndarray) -> np.ndarray:
     return np.array([hash(np.ascontiguousarray(row).tobytes()) for row in rows])
 
 
-def _repeated(val: Transitions) -> float | None:
-    """Percent of the pairs of frames of one state that have the same pixels; None if no pairs are known."""
-    if val.episode is None:
-        return None
-    first, second = val.same_state_pairs()
-    if not len(first):
-        return None
-    return 100 * float(np.mean([np.array_equal(val.next_obs[i], val.obs[j]) for i, j in zip(first, second)]))
+def _has_pairs(transitions: Transitions | None) -> bool:
+    return transitions is not None and transitions.episode is not None and len(transitions.same_state_pairs()[0]) > 0
+
+
+def _of_one_state(
+    encode: Encode, decode: Callable[[Any], Any] | None, transitions: Transitions | None
+) -> dict[str, float | None]:
+    """What can be said of pairs of frames of one state: how many have the same pixels (``repeated_frames``), how many
+    the same code (``same_code``), and what their codes miss (`unexplained`)."""
+    figures: dict[str, float | None] = dict.fromkeys(("repeated_frames", "same_code", "unexplained"))
+    if transitions is None:
+        return figures
+    first, second = transitions.same_state_pairs()
+    most = int(min(MAX_PAIRS, MAX_PIXELS // math.prod(transitions.image_shape)))
+    chosen = np.linspace(0, len(first) - 1, min(most, len(first))).astype(int)
+    one, other = transitions.next_obs[first[chosen]], transitions.obs[second[chosen]]
+    codes, same_state = as_bits(encode(one)), as_bits(encode(other))
+    same = (codes == same_state).all(1)
+    repeated = 100 * float((one == other).all((1, 2, 3)).mean())
+    figures |= {"repeated_frames": repeated, "same_code": 100 * float(same.mean())}
+    if decode is not None and repeated < MIN_REPEATED and same.sum() > 1:
+        drawn = np.asarray(torch.as_tensor(decode(codes)).cpu())
+        figures["unexplained"] = unexplained(one, other, drawn, same)
+    return figures
+
+
+def unexplained(one: np.ndarray, other: np.ndarray, drawn: np.ndarray, same: np.ndarray) -> float:
+    """How much of what two frames of a state have in common is missing from what is drawn of their code, in percent.
+
+    Two frames of one state are drawn independently. So what they have in common is the state, and if the code says all
+    of it, what remains of the frames has nothing in common. If two states share a code, what remains shows which of
+    them it is, in both frames.
+
+    Args:
+        one, other: frames uint8 (P, C, H, W); those of a pair show the same state.
+        drawn: images uint8 (P, C, H, W) drawn of the codes of ``one``.
+        same: bool (P,), the pairs whose codes are equal, which are the ones looked at.
+
+    Returns:
+        the share, plus two standard errors, so that few pairs prove little.
+    """
+    first, second, image = (part.reshape(len(part), -1).astype(np.float32) for part in (one, other, drawn))
+    common = ((first - first.mean(0)) * (second - second.mean(0))).sum(1).mean()
+    first, second = (first - image)[same], (second - image)[same]
+    left = ((first - first.mean(0)) * (second - second.mean(0))).sum(1)
+    error = left.std(ddof=1) / math.sqrt(len(left))
+    return 100 * float((left.mean() + 2 * error) / common) if common > 0 else 100.0
 
 
 def _word_and_reason(figures: Mapping[str, Any]) -> tuple[str, str]:
@@ -98,23 +151,27 @@ def _word_and_reason(figures: Mapping[str, Any]) -> tuple[str, str]:
     if changed is None:
         return FAILED, "the code never changes; collect transitions in which actions change the image"
     predicted = f"{exact:.2f}% of the next codes are predicted exactly"
-    if collisions is None:
-        known = "frames of one state differ" if figures["repeated_frames"] is not None else "the data has no episodes"
-        unknown = f"collisions could not be measured, because {known}"
-        if changed < 50:
-            return FAILED, f"{predicted}, {changed:.2f}% of those that change, and {unknown}"
-        return READABLE, f"{predicted}, but {unknown}"
-    shared = f"{collisions:.2f}% of the frames share a code with another"
-    if collisions > MAX_READABLE_COLLISIONS:
-        return FAILED, f"{shared}; collect more varied transitions, or larger images"
+    failed = f"{predicted}, {changed:.2f}% of those that change"
     floor = lower_bound(exact, figures["transitions"])
-    if min(floor, changed) >= MIN_EXACT and collisions <= MAX_COLLISIONS:
-        return EXACT, f"{predicted}, and {shared}"
-    if min(exact, changed) >= MIN_EXACT and collisions <= MAX_COLLISIONS:
+    if collisions is not None:
+        known = f"{collisions:.2f}% of the frames share a code with another"
+        if collisions > MAX_READABLE_COLLISIONS:
+            return FAILED, f"{known}; collect more varied transitions, or larger images"
+        wanted, told_apart = MIN_EXACT, collisions <= MAX_COLLISIONS
+    elif figures["unexplained"] is not None:
+        known = f"codes miss at most {max(0.0, figures['unexplained']):.2f}% of what frames of one state have in common"
+        wanted, told_apart = MIN_EXACT_RENDERED, figures["unexplained"] <= MAX_UNEXPLAINED
+    else:
+        why = "the data has no episodes" if figures["repeated_frames"] is None else "frames of one state differ"
+        known = f"collisions could not be measured, because {why}"
+        wanted, told_apart = MIN_EXACT, False
+    if changed < MIN_CHANGED:
+        return FAILED, f"{failed}, and {known}; train longer, or collect more transitions"
+    if told_apart and min(floor, changed) >= wanted:
+        return EXACT, f"{predicted}, and {known}"
+    if told_apart and min(exact, changed) >= wanted:
         return READABLE, f"{predicted}, but {figures['transitions']} held-out transitions are too few to be sure"
-    if changed < 50:
-        return FAILED, f"{predicted}, {changed:.2f}% of those that change; train longer, or collect more transitions"
-    return READABLE, f"{predicted}, and {shared}; more transitions may make it exact"
+    return READABLE, f"{predicted}, and {known}"
 
 
 def lower_bound(percent: float, count: int) -> float:

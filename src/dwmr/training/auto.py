@@ -1,11 +1,13 @@
 """The recipe for any world: chooses networks and settings from the training transitions alone.
 
-If the images are drawn cell by cell, from few symbols, the encoder is ready without training: it names the symbol of
-every cell. What is left is to learn the predictor. Otherwise the generic networks are trained.
+If the images are drawn cell by cell, from few symbols, the encoder names the symbol of every cell. Where a symbol
+always looks the same it is ready without training; where it is drawn anew each time, it first learns to read. What is
+left is to learn the predictor, on codes. Otherwise the generic networks are trained.
 """
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 
@@ -14,11 +16,13 @@ import torch
 from torch import nn
 
 from dwmr.config import Config
-from dwmr.data.cell_grid import CellGrid, find_symbols, symbols_of
+from dwmr.data.cell_grid import Symbols, find_symbols
+from dwmr.data.rendered_cells import NamedCells, find_named_cells
 from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError
-from dwmr.models.symbol_networks import MAX_MIXING, bits_per_cell
+from dwmr.models.symbol_networks import MAX_MIXING, SymbolDecoder, SymbolEncoder, bits_per_cell
 from dwmr.models.world_model import WorldModel
+from dwmr.training.reader import teach_reader
 
 log = logging.getLogger("dwmr")
 
@@ -28,48 +32,72 @@ EXACT_ENOUGH = 99.9  # percent of the next codes; a predictor this good after a 
 HELD_OUT = 0.1  # share of the transitions that `fit` keeps for the verdict
 
 
-def resolve(config: Config, train: Transitions) -> Config:
-    """The configuration that ``auto`` stands for on this data."""
-    check_data(train)
-    symbols = find_symbols(train.obs, train.next_obs)
-    if symbols is None:
-        log.info("auto: no symbols on a grid in these images; training generic networks")
-        return config.replace(model="strong", predictor="residual", cross=True, low=0.0, high=10.0)
-    grid = symbols.grid
-    size = f"{grid.rows}×{grid.cols} cells of {grid.height:g}×{grid.width:g} pixels"
-    log.info("auto: %s, which show %d symbols", size, len(symbols))
-    epochs = config.epochs if config.epochs != Config.epochs else _epochs(UPDATES, config, train)
-    return config.replace(
-        model="symbols",
-        encoder="symbols",
-        predictor="cells",
-        decoder="symbols",
-        scheme="predictor_alone",
-        standardize=False,
-        cells=str(grid),
-        symbols=len(symbols),
-        bits=bits_per_cell(len(symbols)) * grid.count,
-        epochs=epochs,
-        cosine_from=epochs // 2,
-    )
+class Recipe:
+    """What ``auto`` stands for on some transitions: a configuration, and what new networks begin with."""
+
+    def __init__(self, config: Config, train: Transitions) -> None:
+        check_data(train)
+        self.train = train
+        self.found: Symbols | NamedCells | None = find_symbols(train.obs, train.next_obs) or find_named_cells(train)
+        self.encoders: dict[int, nn.Module] = {}  # that have learned to read, by seed
+        self.config = self._config(config)
+
+    def _config(self, config: Config) -> Config:
+        if self.found is None:
+            log.info("auto: no symbols on a grid in these images; training generic networks")
+            return config.replace(model="strong", predictor="residual", cross=True, low=0.0, high=10.0)
+        grid, symbols = self.found.grid, len(self.found)
+        size = f"{grid.rows}×{grid.cols} cells of {grid.height:g}×{grid.width:g} pixels"
+        drawn = "" if isinstance(self.found, Symbols) else ", drawn anew each time"
+        log.info("auto: %s, which show %d symbols%s", size, symbols, drawn)
+        epochs = config.epochs if config.epochs != Config.epochs else _epochs(UPDATES, config, self.train)
+        return config.replace(
+            model="symbols",
+            encoder="symbols" if isinstance(self.found, Symbols) else "reader",
+            predictor="cells",
+            decoder="symbols",
+            scheme="predictor_alone",
+            standardize=False,
+            cells=str(grid),
+            symbols=symbols,
+            bits=bits_per_cell(symbols) * grid.count,
+            epochs=epochs,
+            cosine_from=epochs // 2,
+        )
+
+    def predictors(self) -> tuple[str, ...]:
+        """Those that suit, the simplest first."""
+        if self.found is None:
+            return (self.config.predictor,)
+        few = self.train.n_actions * self.found.grid.count**2 <= MAX_MIXING
+        return ("cells", "places") if few else ("cells",)
+
+    def trial(self, predictor: str, transitions: int) -> Config:
+        """A training of a predictor for a few hundred updates, on codes."""
+        epochs = min(self.config.epochs, _epochs(TRIAL_UPDATES, self.config, transitions))
+        return self.config.replace(model="predictor", predictor=predictor, epochs=epochs, cosine_from=epochs // 2)
+
+    def start(self, model: WorldModel, seed: int, progress: bool | None = None) -> None:
+        """Give the encoder and the decoder of a new model what was found; a reader learns to read."""
+        if self.found is None:
+            return
+        patches = torch.from_numpy(self.found.patches).flatten(1).to(model.device) / 255
+        with torch.no_grad():
+            if isinstance(model.decoder, SymbolDecoder):
+                model.decoder.prototypes.copy_(patches)
+                model.decoder.rest.copy_(torch.from_numpy(self.train.obs[:1].astype(np.float32))[0] / 255)
+            if isinstance(model.encoder, SymbolEncoder):
+                model.encoder.prototypes.copy_(patches)
+        if isinstance(self.found, NamedCells):
+            if seed not in self.encoders:
+                teach_reader(model, self.train, self.found, seed, progress)
+                self.encoders[seed] = copy.deepcopy(model.encoder)
+            model.encoder.load_state_dict(self.encoders[seed].state_dict())
 
 
-def predictors_to_try(config: Config, train: Transitions) -> tuple[str, ...]:
-    """The predictors that suit a resolved configuration, the simplest first."""
-    if config.encoder != "symbols":
-        return (config.predictor,)
-    few = train.n_actions * CellGrid.parse(config.cells).count ** 2 <= MAX_MIXING
-    return ("cells", "places") if few else ("cells",)
-
-
-def shortened(config: Config, train: Transitions) -> Config:
-    """The same for a trial of a few hundred updates."""
-    epochs = min(config.epochs, _epochs(TRIAL_UPDATES, config, train))
-    return config.replace(epochs=epochs, cosine_from=epochs // 2)
-
-
-def _epochs(updates: int, config: Config, train: Transitions) -> int:
-    return max(2, math.ceil(updates / max(1, len(train) // config.batch_size)))
+def _epochs(updates: int, config: Config, transitions: Transitions | int) -> int:
+    count = transitions if isinstance(transitions, int) else len(transitions)
+    return max(2, math.ceil(updates / max(1, count // config.batch_size)))
 
 
 def check_data(train: Transitions) -> None:
@@ -81,22 +109,6 @@ def check_data(train: Transitions) -> None:
         raise InputError(f"auto needs images of at least 16×16 pixels, got {height}×{width}; enlarge them")
     if not any((train.obs[i : i + 1024] != train.next_obs[i : i + 1024]).any() for i in range(0, len(train), 1024)):
         raise InputError("no transition changes the image; record frames before and after each action")
-
-
-@torch.no_grad()
-def init_symbols(model: WorldModel, grid: CellGrid, train: Transitions) -> None:
-    """Give encoder and decoder the symbols in the cells of the training images, and the decoder the pixels outside."""
-    symbols = symbols_of(grid, train.obs, train.next_obs)
-    if symbols is None:
-        raise InputError(f"the cells {grid} of these images show too many symbols")
-    patches = torch.from_numpy(symbols.patches).flatten(1).to(model.device) / 255
-    for network in (model.encoder, model.decoder):
-        prototypes = getattr(network, "prototypes", None)
-        if isinstance(prototypes, nn.Parameter):
-            prototypes.copy_(patches)
-    if model.decoder is not None:
-        rest = torch.from_numpy(train.obs[:1].astype("float32") / 255)[0]
-        model.decoder.get_parameter("rest").copy_(rest)
 
 
 def hold_out(transitions: Transitions) -> tuple[Transitions, Transitions]:

@@ -2,7 +2,8 @@
 
 A cell's name comes from one drawing alone (`dwmr.data.rendered_cells`). So a frame is not taught its own names, but
 those of another frame of the same state: what is wrong with these does not depend on how the frame is drawn, and cannot
-be learned. Training ends when the codes of two frames of one state do not become equal more often.
+be learned. Training ends when the codes of two frames of one state do not become equal more often, nor the cells read
+as they are named.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ CELLS_AT_ONCE = 1024  # in a minibatch, of one of the two frames
 PAIRS_AT_ONCE = 8, 128  # at least and at most
 LEARNING_RATE = 1e-3
 CHECK_EVERY = 100  # updates
-PATIENCE = 2  # checks without a better figure
-MAX_UPDATES = 1500
-LAST_UPDATES = 200  # with a falling learning rate
+PATIENCE = 2  # checks without a gain
+MIN_GAIN = 0.05  # percent of equal codes and of cells read as named, together
+MAX_UPDATES = 3000
+FALLING = 0.3  # as many more updates, as a share of those before, with a falling learning rate
 CHECKED = 0.05  # share of the pairs that are kept for the checks
 MAX_CHECKED = 2000
 SAMPLE = 500  # frames for the statistics of the pixels
+SHIFT = 1 / 14  # frames are moved by up to this share of a cell's side, so that they are not learned by heart
 
 
 def teach_reader(
@@ -45,13 +48,14 @@ def teach_reader(
     _standardize(reader, train, named)
     count = len(named.first)
     checked = min(MAX_CHECKED, max(1, int(CHECKED * count)))
-    draw = _Draw(named.names[:, : count - checked], rng(seed, "reader"))
+    draw = _Draw(named.names[:, : count - checked], int(SHIFT * min(named.grid.patch)), rng(seed, "reader"))
     optimizer = torch.optim.Adam(reader.parameters(), lr=LEARNING_RATE)
+    devices = [model.device] if model.device.type == "cuda" else []
 
     def update() -> None:
         pairs = draw()
         names = torch.from_numpy(named.names[:, pairs].astype(np.int64)).to(model.device)
-        frames = (train.next_obs[named.first[pairs]], train.obs[named.second[pairs]])
+        frames = [draw.moved(part) for part in (train.next_obs[named.first[pairs]], train.obs[named.second[pairs]])]
         logits = [reader.symbols(model.normalize(torch.from_numpy(part).to(model.device))) for part in frames]
         loss = sum(
             F.cross_entropy(part.flatten(0, 1), others.flatten())
@@ -61,38 +65,49 @@ def teach_reader(
         torch.as_tensor(loss).backward()
         optimizer.step()
 
-    def equal_codes() -> float:
-        first, second = named.first[count - checked :], named.second[count - checked :]
-        same = (model.encode(train.next_obs[first]) == model.encode(train.obs[second])).all(1)
-        return 100 * float(same.float().mean())
+    checks = slice(count - checked, count)
+    wanted = torch.from_numpy(named.names[1, checks].astype(np.int64)).to(model.device)
+
+    def quality() -> tuple[float, float]:
+        """Percent of the pairs kept for checks whose codes are equal, and of their cells that are read as named."""
+        codes = model.encode(train.next_obs[named.first[checks]])
+        equal = (codes == model.encode(train.obs[named.second[checks]])).all(1)
+        read = codes.unflatten(1, (-1, named.grid.count)).transpose(1, 2)
+        as_named = (read == reader.codes[wanted]).all(2)
+        return 100 * float(equal.float().mean()), 100 * float(as_named.float().mean())
 
     best, worse, done = -1.0, 0, 0
-    with progress_bars.bar("reading the cells", MAX_UPDATES + LAST_UPDATES, show=progress) as shown:
+    bar = progress_bars.bar("reading the cells", int((1 + FALLING) * MAX_UPDATES), show=progress)
+    with bar as shown, torch.random.fork_rng(devices):
+        torch.manual_seed(seed)
+        reader.train()
         while done < MAX_UPDATES and worse < PATIENCE:
             for _ in range(CHECK_EVERY):
                 update()
                 shown.advance(1)
             done += CHECK_EVERY
-            figure = equal_codes()
-            shown.describe(f"equal {figure:.2f}%")
-            best, worse = (figure, 0) if figure > best else (best, worse + 1)
-        for step in range(LAST_UPDATES):
+            equal, as_named = quality()
+            shown.describe(f"equal {equal:.2f}%")
+            best, worse = (equal + as_named, 0) if equal + as_named > best + MIN_GAIN else (best, worse + 1)
+        last = int(FALLING * done)
+        for step in range(last):
             for group in optimizer.param_groups:
-                group["lr"] = LEARNING_RATE * (1 + math.cos(math.pi * step / LAST_UPDATES)) / 2
+                group["lr"] = LEARNING_RATE * (1 + math.cos(math.pi * step / last)) / 2
             update()
             shown.advance(1)
     log.info(
         "the cells are read the same way in %.2f%% of the pairs of frames of one state, after %d updates",
-        equal_codes(),
-        done + LAST_UPDATES,
+        quality()[0],
+        done + last,
     )
 
 
 class _Draw:
-    """Pairs of frames for a minibatch: half of them evenly, half of them for a symbol, each symbol as often."""
+    """Pairs of frames for a minibatch: half of them evenly, half of them for a symbol, each symbol as often. Frames are
+    moved by up to ``shift`` pixels."""
 
-    def __init__(self, names: np.ndarray, generator: np.random.Generator) -> None:
-        self.count, self.generator = names.shape[1], generator
+    def __init__(self, names: np.ndarray, shift: int, generator: np.random.Generator) -> None:
+        self.count, self.shift, self.generator = names.shape[1], shift, generator
         low, high = PAIRS_AT_ONCE
         self.size = min(self.count, max(low, min(high, CELLS_AT_ONCE // names.shape[2])))
         shown = [np.flatnonzero((names == symbol).any((0, 2))) for symbol in range(int(names.max()) + 1)]
@@ -103,6 +118,16 @@ class _Draw:
         symbols = self.generator.integers(len(self.shown), size=for_symbol)
         chosen = [self.generator.choice(self.shown[symbol]) for symbol in symbols]
         return np.concatenate([chosen, self.generator.integers(self.count, size=self.size - for_symbol)]).astype(int)
+
+    def moved(self, frames: np.ndarray) -> np.ndarray:
+        if not self.shift:
+            return frames
+        height, width = frames.shape[2:]
+        down, right = self.generator.integers(-self.shift, self.shift + 1, (2, len(frames), 1))
+        rows = (np.arange(height) + down).clip(0, height - 1)
+        cols = (np.arange(width) + right).clip(0, width - 1)
+        frame, channel = np.ogrid[: len(frames), : frames.shape[1]]
+        return frames[frame[..., None, None], channel[..., None, None], rows[:, None, :, None], cols[:, None, None]]
 
 
 @torch.no_grad()

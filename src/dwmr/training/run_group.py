@@ -19,6 +19,7 @@ from dwmr.data.batches import EpochPlan, Loader, plan_epoch
 from dwmr.data.transitions import Transitions
 from dwmr.errors import TrainingDiverged
 from dwmr.models.run_folder import save_epoch
+from dwmr.training.coded import GivenCodes, coded, normalize_codes
 from dwmr.training.epochs import EpochFigures, EpochRunner, new_hyper
 from dwmr.training.learner import Learner, RunState
 from dwmr.training.objectives import Objective
@@ -56,8 +57,9 @@ class Job:
     progress: bool | None
 
 
-def _runner(job: Job, members: Sequence[Member], loader: Loader) -> EpochRunner:
-    """One runner for these runs: their own modules if there is one, else all of them as one program."""
+def _runner(job: Job, members: Sequence[Member], loader: Loader, *, codes: bool = False) -> EpochRunner:
+    """One runner for these runs: their own modules if there is one, else all of them as one program. ``codes``: the
+    loader gives codes for images."""
     config, states = members[0].config, [member.state for member in members]
     hyper, scheme = new_hyper(job.device, len(members)), SCHEMES[config.scheme]
     if len(states) == 1:
@@ -68,6 +70,8 @@ def _runner(job: Job, members: Sequence[Member], loader: Loader) -> EpochRunner:
     updates = config.epochs * (len(job.train) // config.batch_size)
     fast = job.fast and (job.device.type == "cuda" or updates >= MIN_UPDATES_FOR_KERNELS)
     learner = Learner(states, job.objective, torch.as_tensor(hyper.lr))
+    if codes:
+        learner.networks |= dict.fromkeys(("encoder", "target"), GivenCodes().to(job.device))
     return EpochRunner(learner, scheme, loader, hyper, fast=fast)
 
 
@@ -77,18 +81,24 @@ def _runners(
     """Runners ready for `EpochRunner.start`: one for all runs if their networks allow it, else one for each."""
     config, model = members[0].config, members[0].state.model
     views, steps, dtype = config.two_views, config.steps, model.mean.dtype
-    loader = Loader(job.train, job.device, model.normalize, dtype=dtype, two_views=views, steps=steps)
-    if len(members) > 1:
-        try:
-            together = _runner(job, members, loader)
-            together.start(plans, values)
-            together.prepare()
-            return [together]
-        except Exception as error:  # a fault of the networks themselves is raised again by the runs alone
-            log.info("training the runs side by side, because they cannot be one program: %s", error)
-            for member in members:
-                member.state.own_memory()
-    runners = [_runner(job, [member], loader.sharing_data()) for member in members]
+    if config.scheme == "predictor_alone":  # every run has finished codes of its own
+        runners = [
+            _runner(job, [each], Loader(coded(each.state.model, job.train), job.device, normalize_codes), codes=True)
+            for each in members
+        ]
+    else:
+        loader = Loader(job.train, job.device, model.normalize, dtype=dtype, two_views=views, steps=steps)
+        if len(members) > 1:
+            try:
+                together = _runner(job, members, loader)
+                together.start(plans, values)
+                together.prepare()
+                return [together]
+            except Exception as error:  # a fault of the networks themselves is raised again by the runs alone
+                log.info("training the runs side by side, because they cannot be one program: %s", error)
+                for member in members:
+                    member.state.own_memory()
+        runners = [_runner(job, [member], loader.sharing_data()) for member in members]
     for runner, plan, value in zip(runners, plans, values, strict=True):
         if runner.recorded:
             record_if_possible(runner, plan, value)

@@ -14,7 +14,6 @@ from torch import nn
 
 from dwmr.config import Config
 from dwmr.data.batches import continuations
-from dwmr.data.cell_grid import CellGrid
 from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError, TrainingDiverged, unknown
 from dwmr.files import locked
@@ -24,7 +23,8 @@ from dwmr.models.run_folder import VERSIONS, RunInfo, create_run, read_info, rea
 from dwmr.models.verdict import Verdict, judge
 from dwmr.models.world_model import WorldModel
 from dwmr.presets import PRESETS
-from dwmr.training.auto import EXACT_ENOUGH, hold_out, init_symbols, predictors_to_try, resolve, shortened
+from dwmr.training.auto import EXACT_ENOUGH, Recipe, hold_out
+from dwmr.training.coded import GivenCodes, coded
 from dwmr.training.learner import RunState
 from dwmr.training.objectives import OBJECTIVES, Objective, objective_of, shared_objective
 from dwmr.training.run_group import Job, Member, train_group
@@ -132,9 +132,11 @@ def train_many(
     if len(named) > len(set(named)):
         raise InputError("every run needs a folder of its own, got the same one twice")
     _check_data(configs[0], train, val)
-    if configs[0].model == "auto":
-        stored = [read_info(folder).config for folder in taken]
-        configs = [stored[0] if stored else _resolved(configs[0], train, device, fast, progress)] * len(configs)
+    recipe = Recipe(configs[0], train) if configs[0].model == "auto" and len(taken) < len(folders) else None
+    if configs[0].model == "auto" and taken:
+        configs = [read_info(taken[0]).config] * len(configs)
+    elif recipe is not None:
+        configs = [_with_predictor(recipe, seeds[0], where, fast, progress)] * len(configs)
 
     cells = CELLS[configs[0].encoder](train.image_shape) if configs[0].by_cell else 1
     family = objective or shared_objective(configs, cells)
@@ -143,7 +145,7 @@ def train_many(
     with ExitStack() as locks:
         for folder in taken:
             locks.enter_context(locked(folder))
-        members = _make_members(job, configs, [operator.index(seed) for seed in seeds], folders, own, parts)
+        members = _make_members(job, configs, [operator.index(seed) for seed in seeds], folders, own, parts, recipe)
         for member in members:
             if member.folder is not None and member.folder not in taken:
                 locks.enter_context(locked(member.folder))
@@ -157,7 +159,9 @@ def train_many(
         for member in members:
             if val is not None and member.config.benchmark == "auto" and len(member.metrics) == member.config.epochs:
                 model = member.state.model
-                model.verdict = judge(model.encode, model.predict, val)
+                model.verdict = judge(
+                    model.encode, model.predict, val, train=train, decode=model.decode if model.decoder else None
+                )
                 if member.folder is not None:
                     described = dataclasses.replace(read_info(member.folder), verdict=model.verdict.to_dict())
                     write_info(member.folder, described)
@@ -172,21 +176,32 @@ def train_many(
     return results
 
 
-def _resolved(config: Config, train_on: Transitions, device: str, fast: str, progress: bool | None) -> Config:
-    """What ``auto`` stands for on this data. Of the predictors it can choose from, the simplest that is exact after a
-    short training wins, on transitions held out from the training data, else the most exact one."""
-    resolved = resolve(config, train_on)
-    names = predictors_to_try(resolved, train_on)
+def _with_predictor(recipe: Recipe, seed: int, device: torch.device, fast: str, progress: bool | None) -> Config:
+    """The configuration with the predictor to train: of those that suit, the simplest one that is exact after a short
+    training, on transitions held out from the training data, else the most exact one."""
+    config, train_on, names = recipe.config, recipe.train, recipe.predictors()
+    if recipe.found is None or len(names) == 1:
+        return config.replace(predictor=names[0])
+    sizes = train_on.image_shape, train_on.n_actions
+    model = world_model.build_model(config, *sizes, decoder=False, seed=seed).to(device)
+    recipe.start(model, seed, progress)
+    learned, held_out = hold_out(coded(model, train_on))
     scores: dict[str, float] = {}
-    for name in names if len(names) > 1 else []:
-        learned, held_out = hold_out(train_on)
-        short = shortened(resolved, learned).replace(predictor=name)
-        run = train(short, train=learned, val=held_out, device=device, fast=fast, progress=progress)
+    for name in names:
+        run = train(
+            recipe.trial(name, len(learned)),
+            train=learned,
+            val=held_out,
+            device=str(device),
+            fast=fast,
+            progress=progress,
+            encoder=GivenCodes(),
+        )
         scores[name] = run.metrics[-1]["val"]["exact_next"]
         log.info("auto: the predictor %r has %.2f%% of the next codes exact after a short training", name, scores[name])
         if scores[name] >= EXACT_ENOUGH:
             break
-    return resolved.replace(predictor=max(scores, key=lambda name: scores[name])) if scores else resolved
+    return config.replace(predictor=max(scores, key=lambda name: scores[name]))
 
 
 def fit(
@@ -219,6 +234,7 @@ def _make_members(
     folders: Sequence[Path | None],
     own: Mapping[str, Network],
     own_parts: tuple[str, ...],
+    recipe: Recipe | None,
 ) -> list[Member]:
     """The runs as they begin or go on. Their folders are written only when none of them can be refused any more."""
     train, decoder = job.train, job.objective.decoder
@@ -235,8 +251,8 @@ def _make_members(
         model.to(job.device)
         if config.init_from_slow_features and not going_on:
             init_from_slow_features(model, train)
-        if config.encoder == "symbols" and not going_on:
-            init_symbols(model, CellGrid.parse(config.cells), train)
+        if recipe is not None and not going_on:
+            recipe.start(model, seed, job.progress)
         member = Member(config, seed, RunState(model, torch.zeros((), device=job.device)), folder)
         info = RunInfo(config, seed, *sizes, decoder, own_parts, data, VERSIONS)
         if folder is not None and going_on:
