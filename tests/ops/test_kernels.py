@@ -16,6 +16,7 @@ from dwmr import ops
 from dwmr.models.world_model import build_model
 from dwmr.ops import coskewness as third_moments
 from tests.ops.calls import calls
+from tests.ops.registration import assert_compiles, assert_registered
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -315,21 +316,39 @@ def test_patches_that_fit(shape, known):
 
 
 def test_the_operations_are_registered_as_torch_wants_them():
-    """Schema and autograd."""
-    from dwmr.ops.triton_batch_norm import batch_norm  # noqa: F401
-    from dwmr.ops.triton_blocks import conv_blocks  # noqa: F401
-    from dwmr.ops.triton_coskewness import coskewness  # noqa: F401
-    from dwmr.ops.triton_patch import patch_conv  # noqa: F401
+    from dwmr.ops import triton_batch_norm, triton_blocks, triton_coskewness, triton_patch  # noqa: F401
 
-    norms = [normal(1, 4), normal(1, 4)]
-    blocks = [normal(1, 2, 1, 8, 8), normal(1, 4, 1, 3, 3), *norms, normal(1, 3, 4, 3, 3), normal(1, 3)]
+    norm = [normal(2, 4), normal(2, 4)]
+    block = [normal(2, 2, 2, 8, 6), normal(2, 4, 2, 3, 3), *norm]
     for name, inputs, form in (
-        ("conv_blocks", blocks, [1.0, 0.0]),
-        ("conv3x3", [normal(1, 2, 4, 4, 3), normal(1, 5, 3, 3, 3)], []),
-        ("patch_conv", [normal(1, 2, 3, 4, 4), normal(1, 5, 3, 2, 2)], []),
-        ("batch_norm", [normal(1, 40, 3), normal(1, 3), normal(1, 3)], [1e-5]),
-        ("coskewness", [torch.sigmoid(normal(1, 16, 5))], [1e-6]),
+        ("conv_blocks", [*block, normal(2, 3, 4, 3, 3), normal(2, 3)], [1.0, 0.0]),
+        ("conv_blocks", [*block, normal(2, 12, 4, 3, 3), normal(2, 3)], [0.0, 2.0]),
+        ("conv_blocks", [*block, normal(2, 16, 4, 3, 3), *norm, normal(2, 4, 4, 3, 3), *norm], [1.0, 2.0, 1.0]),
+        ("conv3x3", [normal(2, 2, 3, 4, 5), normal(2, 5, 3, 3, 3)], []),
+        ("conv3x3", [normal(2, 2, 16, 4, 4), normal(2, 20, 16, 3, 3)], []),
+        ("patch_conv", [normal(2, 2, 3, 4, 4), normal(2, 5, 3, 2, 2)], []),
+        ("patch_conv", [normal(2, 2, 4, 6, 4).permute(0, 1, 4, 2, 3), normal(2, 5, 4, 2, 2)], []),
+        ("patch_transpose", [normal(2, 2, 4, 4, 3), normal(2, 3, 5, 2, 2)], []),
+        ("patch_transpose", [normal(2, 2, 4, 6, 3), normal(2, 3, 16, 2, 2)], []),
+        ("batch_norm", [normal(2, 40, 3), normal(2, 3), normal(2, 3)], [1e-5]),
+        ("coskewness", [torch.sigmoid(normal(2, 16, 5))], [1e-6]),
     ):
-        operation = getattr(torch.ops.dwmr, name).default
-        inputs[-1].requires_grad_()
-        torch.library.opcheck(operation, (inputs, form), test_utils=("test_schema", "test_autograd_registration"))
+        assert_registered(name, inputs, form)
+
+
+def test_compiled_networks_use_the_kernels():
+    blocks = ops.Sequential(
+        nn.Conv2d(3, 4, 3, padding=1, bias=False),
+        nn.GroupNorm(4, 4),
+        nn.ReLU(),
+        nn.AvgPool2d(2),
+        nn.Upsample(size=(8, 8)),
+        nn.Conv2d(4, 2, 3, padding=1),
+    ).to(DEVICE)
+    layers = nn.Sequential(
+        nn.Conv2d(3, 5, 3, padding=1), nn.Conv2d(5, 4, 2, 2), nn.BatchNorm2d(4), nn.ConvTranspose2d(4, 3, 2, 2)
+    ).to(DEVICE)
+    images = normal(4, 3, 8, 8)
+    assert assert_compiles(blocks, images) == {"conv_blocks"}
+    assert assert_compiles(layers, images) == {"conv3x3", "patch_conv", "batch_norm", "patch_transpose"}
+    assert assert_compiles(third_moments.coskewness, torch.sigmoid(normal(16, 5))) == {"coskewness"}

@@ -21,6 +21,7 @@ from dwmr.ops.native import build as native
 from dwmr.ops.sequential import links_of
 from dwmr.training.stacking import Stack
 from tests.ops.calls import calls
+from tests.ops.registration import assert_compiles, assert_registered
 
 needs_compiler = pytest.mark.skipif(native.library() is None, reason="no C++ compiler")
 
@@ -199,18 +200,40 @@ def test_several_runs_at_once_are_the_single_ones():
 
 @needs_compiler
 def test_the_operations_are_registered_as_torch_wants_them():
-    """Schema and autograd."""
     encoder, patches = ConvEncoder((1, 8, 8), 4, channels=(3, 2), poolings=1), PatchEncoder((1, 8, 8), 4)
-    tests = ("test_schema", "test_autograd_registration")
     for layers in (encoder.features, patches.layers):
         links = links_of(list(layers))
-        assert links
-        weights = [each.detach()[None].requires_grad_() for link in links for each in link.tensors]
-        form = [1.0, *(float(number) for link in links for number in link.form)]
-        chain = torch.ops.dwmr.conv_chain.default
-        torch.library.opcheck(chain, ([torch.rand(1, 16, 1, 8, 8), *weights], form), test_utils=tests)
-    moments = torch.ops.dwmr.third_moments.default
-    torch.library.opcheck(moments, ([torch.rand(1, 16, 5, requires_grad=True)], []), test_utils=tests)
+        weights = [each.detach().expand(2, *each.shape) for link in links for each in link.tensors]
+        form = [float(number) for link in links for number in link.form]
+        for runs, images in ((1, torch.rand(1, 16, 1, 8, 8)), (2, torch.rand(2, 16, 1, 8, 8))):
+            assert_registered("conv_chain", [images, *(each[:runs] for each in weights)], [1.0, *form])
+    assert_registered("third_moments", [torch.rand(2, 16, 5)])
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("network", "shapes"),
+    [
+        (ConvEncoder((1, 8, 8), 4, channels=(3, 2), poolings=1), [(16, 1, 8, 8)]),
+        (PatchEncoder((1, 8, 16), 4), [(16, 1, 8, 16)]),
+        (ConvPredictor((3, 8, 16), 6, 2, blocks=1), [(16, 6), (16, 2)]),
+    ],
+    ids=["conv", "patch", "predictor"],
+)
+def test_compiled_networks_use_the_kernels(network, shapes):
+    inputs = [torch.rand(shape) for shape in shapes]
+    assert assert_compiles(shaken(network), *inputs) == {"conv_chain"}
+    compiled = torch.compile(network.eval(), backend="aot_eager", fullgraph=True)
+    with torch.no_grad():
+        expected = network(*inputs)
+        assert_near(compiled(*inputs), expected, 1e-5, "outside the block")
+        with ops.accelerated():
+            assert_near(compiled(*inputs), expected, 1e-5, "evaluation")
+
+
+@needs_compiler
+def test_compiled_coskewness_uses_the_kernels():
+    assert assert_compiles(coskewness, torch.rand(16, 5)) == {"third_moments"}
 
 
 @needs_compiler
@@ -284,14 +307,6 @@ def test_outside_the_block_the_reference_is_used():
     encoder = ConvEncoder((1, 8, 8), 4, poolings=1)
     images = torch.rand(16, 1, 8, 8)
     assert torch.equal(encoder.features(images), nn.Sequential(*encoder.features)(images))
-
-
-def test_compiled_networks_are_left_to_the_compiler():
-    encoder = ConvEncoder((1, 8, 8), 4, poolings=1)
-    images = torch.rand(16, 1, 8, 8)
-    expected = encoder(images)
-    with ops.accelerated():
-        assert torch.equal(torch.compile(encoder, backend="eager", fullgraph=True)(images), expected)
 
 
 def test_without_a_compiler_everything_still_runs(monkeypatch, tmp_path, tiny):

@@ -35,7 +35,7 @@ def conv2d(
     if usual and kernel == stride and padding == (0, 0) and _divided(x, kernel) and triton_patch.fits(weight):
         y = triton_patch.patch_conv([x, weight])[0]
     elif usual and kernel == (3, 3) and stride == (1, 1) == padding and max(weight.shape) <= MAX_CHANNELS:
-        y = triton_conv.conv3x3([x.permute(0, 2, 3, 1), weight])[0]
+        y = triton_conv.conv3x3([x, weight])[0]
     else:
         return _left_to_torch(x)
     y = y.permute(0, 3, 1, 2)
@@ -61,7 +61,7 @@ def conv_transpose2d(
     apart = tuple(weight.shape[-2:]) == _both(stride) and _both(padding) == (0, 0) == _both(output_padding)
     if not (apart and groups == 1 and _both(dilation) == (1, 1) and x.ndim == 4 and triton_patch.fits(weight)):
         return _left_to_torch(x)
-    y = triton_patch.patch_transpose([x, weight])[0]
+    y = triton_patch.patch_transpose([x.permute(0, 2, 3, 1), weight])[0]
     return y if bias is None else y + bias[:, None, None]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dwmr.ops.dispatch import define, scale_gradient, use_cpu_kernels, use_triton
+from dwmr.ops.dispatch import define, scale_gradient, use_cpu_kernels, use_triton, value_and_gradient
 from dwmr.ops.native import call
 
 EPS = 1e-6
@@ -60,4 +60,4 @@ def _third_moments(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tens
     return [x.new_tensor(totals), gradients]
 
 
-_third = define("third_moments", _third_moments, scale_gradient)
+_third = define("third_moments", _third_moments, scale_gradient, value_and_gradient)

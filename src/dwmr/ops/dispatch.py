@@ -3,13 +3,15 @@
 Inside ``with accelerated()`` the operations of this package use their CUDA or CPU kernels where they fit; outside, and
 wherever they do not fit, each operation is its reference in plain PyTorch. On a GPU, functions of PyTorch that an
 operation `replaces` use its kernels too, whoever calls them. The trainer decides; networks and losses know nothing.
+Compiled networks use the same kernels, as `torch.compile` traces through the mode that replaces the functions, except
+for a graph break at a method of tensors that is written in Python, such as ``unflatten``.
 """
 
 import functools
 import importlib.util
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -23,19 +25,26 @@ INTERPRETED = False  # True: Triton kernels take CPU tensors too, for tests in T
 
 _REPLACEMENTS: dict[Any, Callable[..., Tensor]] = {}
 _LIBRARY = torch.library.Library("dwmr", "DEF")
-_in_use: ContextVar[bool] = ContextVar("dwmr_accelerated", default=False)
-_left_out: ContextVar[str] = ContextVar("dwmr_left_out", default="")
+_HAS_TRITON = importlib.util.find_spec("triton") is not None
+
+
+class _State(threading.local):  # which torch.compile guards, unlike a ContextVar
+    in_use = False
+    left_out = ""
+
+
+_state = _State()
 
 
 @contextmanager
 def accelerated() -> Iterator[None]:
     """Use accelerated kernels in this block."""
-    token = _in_use.set(True)
+    before, _state.in_use = _state.in_use, True
     try:
         with _Replacements() if torch.cuda.is_available() or INTERPRETED else nullcontext():
             yield
     finally:
-        _in_use.reset(token)
+        _state.in_use = before
 
 
 def replaces(function: Callable[..., Tensor]) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
@@ -63,32 +72,25 @@ class _Replacements(TorchFunctionMode):
 @contextmanager
 def without(operation: str) -> Iterator[None]:
     """Leave an operation, named as its file is, to PyTorch in this block, to see what it is worth."""
-    token = _left_out.set(operation)
+    before, _state.left_out = _state.left_out, operation
     try:
         yield
     finally:
-        _left_out.reset(token)
-
-
-@functools.cache
-def has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None
+        _state.left_out = before
 
 
 def use_triton(x: Tensor, operation: str) -> bool:
     """Whether an operation's Triton kernel may take this tensor."""
-    return _wanted(x, operation) and (x.is_cuda or INTERPRETED) and has_triton()
+    return _wanted(x, operation) and (x.is_cuda or INTERPRETED) and _HAS_TRITON
 
 
 def use_cpu_kernels(x: Tensor, operation: str) -> bool:
     """Whether an operation's C++ kernel may take this tensor; the kernels are compiled on first use."""
-    return _wanted(x, operation) and x.device.type == "cpu" and native.library() is not None
+    return _wanted(x, operation) and x.device.type == "cpu" and native.lanes() > 0
 
 
 def _wanted(x: Tensor, operation: str) -> bool:
-    if torch.compiler.is_compiling():  # the compiler fuses operations by itself
-        return False
-    return _in_use.get() and operation != _left_out.get() and x.dtype == torch.float32
+    return _state.in_use and operation != _state.left_out and x.dtype == torch.float32
 
 
 def is_mapped(x: Tensor) -> bool:
@@ -96,10 +98,29 @@ def is_mapped(x: Tensor) -> bool:
     return torch._C._functorch.is_batchedtensor(x)
 
 
+Kernel = Callable[..., Sequence[Tensor]]
+
+
+def like(inputs: Sequence[Tensor], form: Sequence[float] = ()) -> list[Tensor]:
+    """Empty tensors of these shapes: the ``fake`` of an operation that returns such."""
+    return [each.new_empty(each.shape) for each in inputs]
+
+
+def channels_last(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """An empty tensor (S, N, C, H, W) with its channels last in memory."""
+    runs, count, channels, height, width = shape
+    return x.new_empty(runs, count, height, width, channels).permute(0, 1, 4, 2, 3)
+
+
+def all_channels_last(inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The ``fake_gradients`` where images and weights have their channels last in memory."""
+    return [channels_last(each, each.shape) if each.ndim == 5 else each.new_empty(each.shape) for each in inputs]
+
+
 def define(
-    name: str, forward: Callable[..., Sequence[Tensor]], backward: Callable[..., Sequence[Tensor]]
+    name: str, forward: Kernel, backward: Kernel, fake: Kernel, fake_gradients: Kernel = like
 ) -> Callable[..., list[Tensor]]:
-    """Register ``dwmr::name`` with `torch.library`: implementation, gradient and `torch.vmap` rule.
+    """Register ``dwmr::name`` with `torch.library`: implementation, fake kernel, gradient and `torch.vmap` rule.
 
     Every tensor that the kernels take and return has a leading run axis, so `torch.vmap` only has to merge the axis
     that it maps over with that one. ``form`` holds whatever the kernels must know besides the tensors.
@@ -108,6 +129,8 @@ def define(
         forward: maps (inputs, form) to a list: the result, then whatever the way back needs.
         backward: maps (gradient, inputs, saved, form, into_first) to the gradients of the inputs, of the first one
             only if asked for.
+        fake: maps (inputs, form) to empty tensors of the shapes and strides that ``forward`` returns.
+        fake_gradients: maps the inputs to empty tensors of their gradients' shapes and strides.
 
     Returns:
         The operation for tensors of one run: (inputs, form) to what ``forward`` returns.
@@ -126,9 +149,12 @@ def define(
         nothing: Any = None if ctx.form else []  # an empty list counts as one of tensors
         return (found if into_first else [None, *found]), nothing
 
-    op = _register(name, "(Tensor[] inputs, float[] form) -> Tensor[]", forward)
+    def fake_backward(gradient: Tensor, inputs: list[Tensor], saved: Any, form: Any, into_first: bool) -> list[Tensor]:
+        return list(fake_gradients(inputs)[0 if into_first else 1 :])
+
+    op = _register(name, "(Tensor[] inputs, float[] form) -> Tensor[]", forward, fake)
     schema = "(Tensor gradient, Tensor[] inputs, Tensor[] saved, float[] form, bool into_first) -> Tensor[]"
-    back = _register(f"{name}_backward", schema, backward)
+    back = _register(f"{name}_backward", schema, backward, fake_backward)
     torch.library.register_autograd(f"dwmr::{name}", differentiate, setup_context=setup, lib=_LIBRARY)
 
     def of_one_run(inputs: Sequence[Tensor], form: Sequence[float] = ()) -> list[Tensor]:
@@ -145,9 +171,15 @@ def scale_gradient(
     return [saved[0] * gradient[:, None, None]]
 
 
-def _register(name: str, schema: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
+def value_and_gradient(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
+    """The ``fake`` of such an operation, with one value a run."""
+    return [inputs[0].new_empty(inputs[0].shape[:1]), *like(inputs)]
+
+
+def _register(name: str, schema: str, kernel: Kernel, fake: Kernel) -> Callable[..., Any]:
     _LIBRARY.define(f"{name}{schema}")
     _LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"dwmr::{name}", fake, lib=_LIBRARY)
     op = getattr(torch.ops.dwmr, name).default
     torch.library.register_vmap(f"dwmr::{name}", functools.partial(_merge_runs, op), lib=_LIBRARY)
     return op

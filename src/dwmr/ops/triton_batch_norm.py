@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from dwmr.ops.dispatch import define
+from dwmr.ops.dispatch import define, like
 
 PROGRAMS = 1024  # over all runs
 MAX_GROUPS = 256  # programs per run
@@ -50,7 +50,7 @@ def _backward(
     return [dx, d_weight, d_bias] if into_x else [d_weight, d_bias]
 
 
-batch_norm = define("batch_norm", _forward, _backward)
+batch_norm = define("batch_norm", _forward, _backward, like)
 
 
 def _launch(x: Tensor) -> tuple[tuple[int, int], dict[str, Any]]:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from dwmr.ops import triton_conv
-from dwmr.ops.dispatch import define
+from dwmr.ops.dispatch import all_channels_last, channels_last, define
 from dwmr.ops.triton_conv import convolve, framed, of_runs, scaled, unscaled, weight_gradient
 from dwmr.ops.triton_norm import normalize, normalize_back
 
@@ -121,4 +121,23 @@ def _framed_parts(gradient: Tensor, apart: int) -> tuple[Tensor, Tensor, Tensor]
     return frame, inside.permute(0, 1, 2, 4, 3, 5, 6), parts
 
 
-_blocks = define("conv_blocks", _forward, _backward)
+def _fake(inputs: Sequence[Tensor], kinds: Sequence[float]) -> list[Tensor]:
+    x, *parameters = inputs
+    runs, count, channels, height, width = x.shape
+    found: list[Tensor] = []
+    for place, kind in enumerate(kinds):
+        outputs = parameters[3 * place].shape[1]
+        found.append(x.new_empty(runs, count, height + 2, width + 2, channels, dtype=triton_conv.STORAGE))
+        if kind == DOUBLED:
+            outputs, height, width = outputs // 4, 2 * height, 2 * width
+        if len(parameters) == 3 * place + 2:
+            return [channels_last(x, (runs, count, outputs, height, width)), *found]
+        found.append(x.new_empty(runs, count, height, width, outputs, dtype=triton_conv.STORAGE))
+        found.append(x.new_empty(runs, count, 2, outputs))
+        channels = outputs
+        if kind == POOLED:
+            height, width = height // 2, width // 2
+    return [x.new_empty(runs, count, channels, height, width), *found]
+
+
+_blocks = define("conv_blocks", _forward, _backward, _fake, all_channels_last)

@@ -24,7 +24,7 @@ import triton.language as tl
 from torch import Tensor
 
 from dwmr.errors import InputError
-from dwmr.ops.dispatch import define
+from dwmr.ops.dispatch import all_channels_last, define
 from dwmr.ops.triton_norm import storable
 
 STORAGE = torch.float16  # of activations and gradients between layers
@@ -105,9 +105,9 @@ def convolve(x: Tensor, weight: Tensor, transposed: bool = False, copies: bool =
 
 
 def _conv3x3_forward(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
-    """x (S, N, H, W, C) with weight (S, O, C, 3, 3) to (S, N, H, W, O); and x with a border of zeros."""
+    """x (S, N, C, H, W) with weight (S, O, C, 3, 3) to (S, N, H, W, O); and x with a border of zeros."""
     x, weight = inputs
-    wide = framed(x.flatten(0, 1))
+    wide = framed(x.flatten(0, 1).permute(0, 2, 3, 1))
     return [convolve(wide, weight.contiguous()).unflatten(0, x.shape[:2]), wide.unflatten(0, x.shape[:2])]
 
 
@@ -119,10 +119,18 @@ def _conv3x3_backward(
     of_weight = weight_gradient(wide, back, weight.shape)
     if not into_x:
         return [of_weight]
-    return [convolve(back, weight, transposed=True).unflatten(0, gradient.shape[:2]), of_weight]
+    of_x = convolve(back, weight, transposed=True).unflatten(0, gradient.shape[:2])
+    return [of_x.permute(0, 1, 4, 2, 3), of_weight]
 
 
-conv3x3 = define("conv3x3", _conv3x3_forward, _conv3x3_backward)
+def _conv3x3_fake(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
+    x, weight = inputs
+    runs, count, channels, height, width = x.shape
+    wide = x.new_empty(runs, count, height + 2, width + 2, channels)
+    return [x.new_empty(runs, count, height, width, weight.shape[1]), wide]
+
+
+conv3x3 = define("conv3x3", _conv3x3_forward, _conv3x3_backward, _conv3x3_fake, all_channels_last)
 
 
 def check_size(x: Tensor, other: Tensor, runs: int) -> None:

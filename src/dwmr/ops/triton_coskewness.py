@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from dwmr.ops.dispatch import define, scale_gradient
+from dwmr.ops.dispatch import define, scale_gradient, value_and_gradient
 
 # Products in half precision, which has TF32's digits (standardised bits of N samples are below √N): values to 1e-3; of
 # the gradient, a sum of signs, the few that rounding flips. "tf32x3" is precise.
@@ -30,7 +30,7 @@ PROGRAMS = 528  # enough to fill the largest GPUs a few times over
 WARPS = 8  # with four, the registers do not hold a program's numbers
 
 
-def _value_and_gradient(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
+def _forward(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
     """The term (S,) over all triplets for float32 probs (S, N, K) with N ≤ `MAX_SAMPLES`, and its gradient.
 
     ``form`` is what is added to the bits' deviations.
@@ -57,7 +57,7 @@ def _value_and_gradient(inputs: Sequence[Tensor], form: Sequence[float]) -> list
     return [loss.sum((1, 2)) * (factor / 3), gradient]
 
 
-coskewness = define("coskewness", _value_and_gradient, scale_gradient)
+coskewness = define("coskewness", _forward, scale_gradient, value_and_gradient)
 
 
 @triton.jit

@@ -22,7 +22,7 @@ import triton.language as tl
 from torch import Tensor
 
 from dwmr.ops import triton_conv
-from dwmr.ops.dispatch import define
+from dwmr.ops.dispatch import channels_last, define, like
 from dwmr.ops.triton_conv import check_size, of_runs, padded_size
 
 NUMBERS = 4096  # of patches in one step of a program
@@ -56,15 +56,8 @@ def _conv_backward(
 
 
 def _transpose_forward(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
-    """x (S, N, D, H, W) with weight (S, D, C, k, k) to (S, N, C, k · H, k · W), many channels last in memory."""
-    x, weight = inputs[0], of_runs(inputs[1])
-    runs, count, _, height, width = x.shape
-    channels, side = weight.shape[2:4]
-    if channels >= 16 and _power_of_two(channels):
-        image = x.new_empty(runs, count, side * height, side * width, channels).permute(0, 1, 4, 2, 3)
-    else:
-        image = x.new_empty(runs, count, channels, side * height, side * width)
-    return [_scatter(_as_rows(x), weight, image)]
+    """x (S, N, H, W, D) with weight (S, D, C, k, k) to (S, N, C, k · H, k · W), many channels last in memory."""
+    return [_scatter(inputs[0].flatten(1, 3).contiguous(), of_runs(inputs[1]), *_transpose_fake(inputs, form))]
 
 
 def _transpose_backward(
@@ -72,14 +65,33 @@ def _transpose_backward(
 ) -> list[Tensor]:
     """The gradients of x, if asked for, and of the weight."""
     gradient, weight = _in_order(gradient), of_runs(inputs[1])
-    of_weight = _outer(gradient, _as_rows(inputs[0]), weight)
+    of_weight = _outer(gradient, inputs[0].flatten(1, 3).contiguous(), weight)
     if not into_x:
         return [of_weight]
-    return [_as_image(_gather(gradient, weight), gradient, weight).permute(0, 1, 4, 2, 3), of_weight]
+    return [_as_image(_gather(gradient, weight), gradient, weight), of_weight]
 
 
-patch_conv = define("patch_conv", _conv_forward, _conv_backward)
-patch_transpose = define("patch_transpose", _transpose_forward, _transpose_backward)
+def _conv_fake(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
+    x, weight = inputs
+    runs, count, _, height, width = x.shape
+    side = weight.shape[-1]
+    return [x.new_empty(runs, count, height // side, width // side, weight.shape[1])]
+
+
+def _conv_fake_gradients(inputs: Sequence[Tensor]) -> list[Tensor]:
+    return [torch.empty_like(_in_order(inputs[0])), *like(inputs[1:])]
+
+
+def _transpose_fake(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
+    x, weight = inputs
+    runs, count, height, width, _ = x.shape
+    channels, side = weight.shape[2:4]
+    shape = (runs, count, channels, side * height, side * width)
+    return [channels_last(x, shape) if channels >= 16 and _power_of_two(channels) else x.new_empty(shape)]
+
+
+patch_conv = define("patch_conv", _conv_forward, _conv_backward, _conv_fake, _conv_fake_gradients)
+patch_transpose = define("patch_transpose", _transpose_forward, _transpose_backward, _transpose_fake)
 
 
 def _power_of_two(number: int) -> bool:
@@ -90,11 +102,6 @@ def _in_order(x: Tensor) -> Tensor:
     """An image in one piece, with its columns last, or its channels where shifts find them: see `fits`."""
     channels_last = _power_of_two(x.shape[2]) and x.permute(0, 1, 3, 4, 2).is_contiguous()
     return x if channels_last or x.is_contiguous() else x.contiguous()
-
-
-def _as_rows(x: Tensor) -> Tensor:
-    """Numbers (S, N, O, R, Q) of patches as rows (S, N · R · Q, O)."""
-    return x.permute(0, 1, 3, 4, 2).reshape(len(x), -1, x.shape[2]).contiguous()
 
 
 def _as_image(rows: Tensor, image: Tensor, weight: Tensor) -> Tensor:

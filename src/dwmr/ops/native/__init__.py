@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dwmr.ops.native.build import library
 
-__all__ = ["Step", "call", "library", "reused_memory", "stacked"]
+__all__ = ["Step", "call", "lanes", "library", "reused_memory", "stacked"]
 
 
 class Convolution(ctypes.Structure):
@@ -43,6 +43,15 @@ def call(name: str, *arguments: Any) -> Any:
     """A kernel's result, where `library()` was found; tensors are passed by address."""
     addresses = [ctypes.c_void_p(each.data_ptr()) if isinstance(each, Tensor) else each for each in arguments]
     return getattr(library(), f"dwmr_{name}")(*addresses)
+
+
+def lanes() -> int:
+    """Images side by side in one vector of the kernels; 0 where there are no kernels."""
+    return call("lanes") if library() is not None else 0
+
+
+# As `torch.compiler.assume_constant_result` does, which would import the compiler at once.
+lanes._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 _free: dict[int, list[np.ndarray]] = defaultdict(list)
