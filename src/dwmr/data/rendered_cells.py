@@ -33,7 +33,7 @@ ROUNDS = 12
 APART_KAPPA = 0.25  # agreement of two frames, as Cohen's κ, from which two clusters are different symbols
 APART_EVIDENCE = 30.0  # and how much evidence there must be for it
 MAX_SYMBOLS = 64
-DRAWINGS = 256  # that a symbol's mean drawing is taken over
+DRAWINGS = 2000  # that a symbol's mean drawing is taken over, at most
 MAX_PIXELS = 1024  # values in a cell; larger cells are looked at with less resolution
 CHUNK = 1000
 
@@ -44,17 +44,15 @@ class NamedCells:
 
     first, second  transitions (P,): the next frame of the first and the frame of the second show the same state
     names          uint8 (2, P, cells): the symbols in each of these frames, 0 the most frequent
-    patches        uint8 (S, C, height, width): mean drawings of the symbols
     """
 
     grid: CellGrid
     first: np.ndarray
     second: np.ndarray
     names: np.ndarray
-    patches: np.ndarray
 
     def __len__(self) -> int:
-        return len(self.patches)
+        return int(self.names.max()) + 1
 
 
 def find_named_cells(transitions: Transitions) -> NamedCells | None:
@@ -173,7 +171,7 @@ def name_cells(transitions: Transitions, grid: CellGrid) -> NamedCells | None:
     rank = np.zeros(len(counts), np.uint8)
     rank[order] = np.arange(len(order))
     names = rank[names]
-    return NamedCells(grid, first, second, names, _mean_drawings(transitions, grid, first, names[0], len(order)))
+    return NamedCells(grid, first, second, names)
 
 
 def _cut(grid: CellGrid, images: np.ndarray) -> np.ndarray:
@@ -292,16 +290,19 @@ def _x_log_x(values: np.ndarray) -> np.ndarray:
     return values * np.log(np.maximum(values, 1e-300))
 
 
-def _mean_drawings(
-    transitions: Transitions, grid: CellGrid, first: np.ndarray, names: np.ndarray, symbols: int
+def mean_drawings(
+    transitions: Transitions, grid: CellGrid, chosen: np.ndarray, names: np.ndarray, symbols: int
 ) -> np.ndarray:
-    """The mean of some drawings of each symbol, uint8 (S, C, height, width), from the next frames of ``first``."""
+    """The mean drawing of each symbol, uint8 (S, C, height, width), in the next frames of the ``chosen`` transitions
+    (P,), whose cells are named in ``names`` (P, cells)."""
     means = []
     for symbol in range(symbols):
-        pair, cell = np.nonzero(names == symbol)
-        few = np.linspace(0, len(pair) - 1, min(DRAWINGS, len(pair))).astype(int)
-        patches = grid.cut(transitions.next_obs[first[pair[few]]])
-        row, col = np.divmod(cell[few], grid.cols)
-        means.append(np.rint(patches[np.arange(len(few)), row, col].astype(float).mean(0)) if len(few) else 0)
-    shape = (symbols, transitions.image_shape[0], *grid.patch)
-    return np.stack([np.broadcast_to(mean, shape[1:]) for mean in means]).astype(np.uint8)
+        frame, cell = np.nonzero(names == symbol)
+        few = np.linspace(0, len(frame) - 1, min(DRAWINGS, len(frame))).astype(int)
+        total = np.zeros((transitions.image_shape[0], *grid.patch))
+        for frames, cells in _chunks(frame[few], cell[few]):
+            row, col = np.divmod(cells, grid.cols)
+            patches = grid.cut(transitions.next_obs[chosen[frames]])
+            total += patches[np.arange(len(cells)), row, col].sum(0, dtype=float)
+        means.append(np.rint(total / max(1, len(few))))
+    return np.stack(means).astype(np.uint8)

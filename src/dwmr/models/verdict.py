@@ -19,11 +19,11 @@ MIN_EXACT = 99.0  # percent of the next codes of an exact model; what is measure
 MIN_EXACT_RENDERED = 96.0  # the same where frames of one state differ, and so some are misread
 MAX_COLLISIONS = 0.1  # percent of the frames
 MAX_READABLE_COLLISIONS = 5.0
-MAX_UNEXPLAINED = 1.0  # percent of what frames of one state have in common
+MAX_UNEXPLAINED = 3.0  # percent of what frames of one state have in common
 MIN_REPEATED = 99.0  # percent of the frames of one state that are equal, where states are always drawn the same way
 MIN_CHANGED = 50.0  # percent of the next codes that change; with fewer a model has failed
 CONFIDENCE = 1.645  # standard deviations of a one-sided interval of 95%
-MAX_PAIRS = 3000
+MAX_PAIRS = 5000
 MAX_PIXELS = 4e7  # in the frames compared with each other
 
 

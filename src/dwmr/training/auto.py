@@ -22,7 +22,7 @@ from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError
 from dwmr.models.symbol_networks import MAX_MIXING, SymbolDecoder, SymbolEncoder, bits_per_cell
 from dwmr.models.world_model import WorldModel
-from dwmr.training.reader import teach_reader
+from dwmr.training.reader import draw_what_is_read, teach_reader
 
 log = logging.getLogger("dwmr")
 
@@ -39,7 +39,7 @@ class Recipe:
         check_data(train)
         self.train = train
         self.found: Symbols | NamedCells | None = find_symbols(train.obs, train.next_obs) or find_named_cells(train)
-        self.encoders: dict[int, nn.Module] = {}  # that have learned to read, by seed
+        self.readers: dict[int, nn.Module] = {}  # that have learned, by seed
         self.config = self._config(config)
 
     def _config(self, config: Config) -> Config:
@@ -81,18 +81,21 @@ class Recipe:
         """Give the encoder and the decoder of a new model what was found; a reader learns to read."""
         if self.found is None:
             return
-        patches = torch.from_numpy(self.found.patches).flatten(1).to(model.device) / 255
-        with torch.no_grad():
-            if isinstance(model.decoder, SymbolDecoder):
-                model.decoder.prototypes.copy_(patches)
-                model.decoder.rest.copy_(torch.from_numpy(self.train.obs[:1].astype(np.float32))[0] / 255)
-            if isinstance(model.encoder, SymbolEncoder):
-                model.encoder.prototypes.copy_(patches)
-        if isinstance(self.found, NamedCells):
-            if seed not in self.encoders:
+        if isinstance(self.found, Symbols):
+            drawings = self.found.patches
+        else:
+            if seed not in self.readers:
                 teach_reader(model, self.train, self.found, seed, progress)
-                self.encoders[seed] = copy.deepcopy(model.encoder)
-            model.encoder.load_state_dict(self.encoders[seed].state_dict())
+                self.readers[seed] = copy.deepcopy(model.encoder)
+            model.encoder.load_state_dict(self.readers[seed].state_dict())
+            drawings = draw_what_is_read(model, self.train, self.found)
+        prototypes = torch.from_numpy(drawings).flatten(1).to(model.device) / 255
+        with torch.no_grad():
+            if isinstance(model.encoder, SymbolEncoder):
+                model.encoder.prototypes.copy_(prototypes)
+            if isinstance(model.decoder, SymbolDecoder):
+                model.decoder.prototypes.copy_(prototypes)
+                model.decoder.rest.copy_(torch.from_numpy(self.train.obs[:1].astype(np.float32))[0] / 255)
 
 
 def _epochs(updates: int, config: Config, transitions: Transitions | int) -> int:

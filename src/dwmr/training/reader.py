@@ -16,7 +16,7 @@ import torch
 from torch.nn import functional as F
 
 from dwmr import progress as progress_bars
-from dwmr.data.rendered_cells import NamedCells
+from dwmr.data.rendered_cells import NamedCells, mean_drawings
 from dwmr.data.transitions import Transitions
 from dwmr.models.symbol_networks import SymbolReader
 from dwmr.models.world_model import WorldModel
@@ -35,6 +35,7 @@ FALLING = 0.3  # as many more updates, as a share of those before, with a fallin
 CHECKED = 0.05  # share of the pairs that are kept for the checks
 MAX_CHECKED = 2000
 SAMPLE = 500  # frames for the statistics of the pixels
+READ = 5000  # frames that are read for the drawings of the symbols
 SHIFT = 1 / 14  # frames are moved by up to this share of a cell's side, so that they are not learned by heart
 
 
@@ -100,6 +101,16 @@ def teach_reader(
         quality()[0],
         done + last,
     )
+
+
+@torch.no_grad()
+def draw_what_is_read(model: WorldModel, train: Transitions, named: NamedCells) -> np.ndarray:
+    """The mean drawing of each symbol, uint8 (S, C, height, width), by what the model's encoder reads."""
+    chosen = named.first[np.linspace(0, len(named.first) - 1, min(READ, len(named.first))).astype(int)]
+    codes = model.encode(train.next_obs[chosen]).unflatten(1, (-1, named.grid.count)).transpose(1, 2)
+    symbols = model.encoder.get_buffer("codes")
+    names = (codes[:, :, None] == symbols).all(3).byte().argmax(2).cpu().numpy()
+    return mean_drawings(train, named.grid, chosen, names, len(named))
 
 
 class _Draw:
