@@ -60,10 +60,12 @@ def test_train_then_evaluate_with_every_promised_figure(cli, data, tmp_path):
     assert set(figures["encoding"]) == set(figures["imagination"]) == scores
     assert set(figures["intervals"]["encoding"]) == set(figures["intervals"]["imagination"]) == scores
     assert set(figures["baselines"]) == {"copy", "majority"}
-    health = {"dead", "duplicate", "flips_mean", "collisions", "splits", "same_code", "exact_next", "state_share"}
+    health = {"dead", "duplicate", "flips_mean", "collisions", "splits", "same_code", "exact_next", "state_share"} | {
+        "exact_unique"
+    }
     assert health <= set(figures["codes"])
     assert list(figures["rollout"]) == ["1", "2", "5", "10", "20", "50", "100", "200", "500", "1000"]
-    compared = {"copy_bits", "copy_exact", "copy_f1", "reencode_f1"}
+    compared = {"copy_bits", "copy_exact", "copy_f1", "reencode_f1", "exact_unique"}
     assert set(figures["rollout"]["1"]) == {"bits", "exact", "f1"} | compared
     assert "<html" in page.read_text()
     assert "Reliability" in page.read_text()

@@ -141,11 +141,14 @@ def _make(table: Table, cell: Cell, out: Path, seeds: list[int], device: torch.d
     with warnings.catch_warnings():
         # Some cells are there to show a collapse, which their figures say.
         warnings.filterwarnings("ignore", message=".*the code is collapsing", category=RuntimeWarning)
-        results = dwmr.train_many(cell.config, train=splits.train, seeds=seeds, device=str(device))
+        val = splits.val if cell.config.model == "auto" else None
+        results = dwmr.train_many(cell.config, train=splits.train, val=val, seeds=seeds, device=str(device))
     trained = time.perf_counter()
-    models = [result.model for result in results if isinstance(result, dwmr.Run)]
+    runs = [result for result in results if isinstance(result, dwmr.Run)]
+    models = [run.model for run in runs]
     found = evaluate_many(models, train=splits.train, test=splits.test, rollout=splits.rollout) if models else []
-    figures = (each.figures for each in found)
+    verdicts = [{} if run.verdict is None else {"verdict": run.verdict.word} for run in runs]
+    figures = (each.figures | verdict for each, verdict in zip(found, verdicts, strict=True))
     seconds = {
         "loading": loaded - started,
         "training": trained - loaded,

@@ -22,7 +22,7 @@ class Row:
     """``preset("<benchmark>/<preset>")`` with the values of ``changes``.
 
     ``by_family`` holds further changes for the benchmarks of one family, clean and noisy; if it names any family, the
-    row exists for those alone.
+    row exists for those alone. With ``any_world``, ``preset`` is the whole name of a preset for any images.
     """
 
     name: str
@@ -30,6 +30,10 @@ class Row:
     preset: str = "dwmr"
     changes: Mapping[str, Any] = field(default_factory=dict)
     by_family: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    any_world: bool = False
+
+    def preset_for(self, benchmark: str) -> Config:
+        return preset(self.preset if self.any_world else f"{benchmark}/{self.preset}")
 
     def exists_for(self, benchmark: str) -> bool:
         return not self.by_family or _family(benchmark) in self.by_family
@@ -38,7 +42,7 @@ class Row:
         return {**self.changes, **self.by_family.get(_family(benchmark), {})}
 
     def config(self, benchmark: str) -> Config:
-        return preset(f"{benchmark}/{self.preset}").replace(**self.changed(benchmark))
+        return self.preset_for(benchmark).replace(**self.changed(benchmark))
 
     def tier(self, benchmark: str) -> str:
         """What training uses: T transitions alone, J several frames of an episode, G a grid that the paper's encoder
@@ -72,6 +76,7 @@ class Table:
         paper: the printed figures; empty if the table is not the paper's
         beside: further figures that are shown and not written
         headline: the row whose figures have a JSON file of their own
+        by_column: the JSON file is {column: {row: …}} instead of {row: {column: …}}
     """
 
     name: str
@@ -84,6 +89,7 @@ class Table:
     beside: Mapping[str, Place] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     headline: str | None = None
+    by_column: bool = False
 
     def printed(self, row: str, benchmark: str, part: str) -> Printed | None:
         """The paper's figure."""
@@ -124,13 +130,13 @@ class Cell:
     @property
     def key(self) -> str:
         """The preset and the changes that have an effect: ``8puzzle/dwmr,scheme=soft``."""
-        base = preset(f"{self.benchmark}/{self.row.preset}")
+        base = self.row.preset_for(self.benchmark)
         known = base.flat()
         changes = {name: value for name, value in self.row.changed(self.benchmark).items() if known[name] != value}
         if base.factors == NO_CHANGE:
             changes.pop("schedules", None)
         words = [f"{name}={_word(value)}" for name, value in sorted(changes.items())]
-        return f"{self.benchmark}/{','.join([self.row.preset, *words])}"
+        return f"{self.benchmark}/{','.join([self.row.preset.replace('/', '-'), *words])}"
 
     @property
     def title(self) -> str:

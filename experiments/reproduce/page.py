@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, stdev
@@ -61,10 +62,12 @@ def _compared(values: Sequence[float], paper: Printed | None) -> list[str]:
     return [spread(values), theirs, f"{difference:+.1f}".replace("-", "−") + mark]
 
 
-def spread(values: Sequence[float]) -> str:
-    """Mean and sample standard deviation, ``90.1 ± 1.2``, or as much of it as is known."""
+def spread(values: Sequence[Any]) -> str:
+    """Mean and sample standard deviation, ``90.1 ± 1.2``, or as much of it as is known. Words are counted."""
     if not values:
         return NOTHING
+    if isinstance(values[0], str):
+        return ", ".join(f"{count} {word}" for word, count in Counter(values).most_common())
     return f"{fmean(values):.1f}" + (f" ± {stdev(values):.1f}" if len(values) > 1 else "")
 
 
@@ -167,6 +170,10 @@ def json_files(table: Table, results: Results) -> dict[str, dict[str, Any]]:
     If the table has a headline row, its figures stand alone in ``NAME.json``, and all rows are in ``NAME_rows.json``.
     """
     rows = rows_json(table, results)
+    if table.by_column:
+        names = [name for name in table.columns if any(name in of_row for of_row in rows.values())]
+        columns = {name: {row: of_row[name] for row, of_row in rows.items() if name in of_row} for name in names}
+        return {f"{table.name}.json": columns} if columns else {}
     if table.headline is None:
         return {f"{table.name}.json": rows} if rows else {}
     headline: dict[str, Any] = rows.get(table.headline, {})

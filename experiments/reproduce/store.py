@@ -72,7 +72,7 @@ class CellRuns:
         """The figure under ``path``, such as encoding, f1, of every finished run; None where a run lacks it."""
         found = []
         for run in self.finished:
-            value: Any = run.figures
+            value: Any = {"seconds": run.took, **(run.figures or {})}
             for name in path:
                 value = value.get(name) if value is not None else None
             found.append(value)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from dwmr.data.transitions import continued
 from dwmr.models.callables import agreement
+from dwmr.seeding import rng
 
 
 def code_health(
@@ -68,6 +69,22 @@ def state_shares(first: np.ndarray, second: np.ndarray) -> np.ndarray:
         return np.where(total > 0, 100 * state / total, np.nan)
 
 
+class KnownCodes:
+    """Which states share a code, among known frames with codes (N, K) and states (N, …)."""
+
+    def __init__(self, codes: np.ndarray, states: np.ndarray) -> None:
+        pairs = np.unique(np.stack([_keys(codes), _keys(states)], axis=1), axis=0)
+        self.codes, first, counts = np.unique(pairs[:, 0], return_index=True, return_counts=True)
+        self.states, self.one_state = pairs[first, 1], counts == 1
+
+    def unique(self, codes: np.ndarray, states: np.ndarray) -> np.ndarray:
+        """Whether no known frame of another state has the code, bool (M,)."""
+        keys = _keys(codes)
+        place = np.searchsorted(self.codes, keys).clip(max=len(self.codes) - 1)
+        alone = self.one_state[place] & (self.states[place] == _keys(states))
+        return np.where(self.codes[place] == keys, alone, True)
+
+
 def confusions(codes: np.ndarray, states: np.ndarray) -> dict[str, float]:
     """Where codes (N, K) and states (N, …) are not one to one, in percent of the frames.
 
@@ -102,6 +119,12 @@ def shared_dimensions(first: Tensor, second: Tensor) -> float:
 def identify(rows: np.ndarray) -> np.ndarray:
     """A number for each row of (N, …); equal rows get equal numbers."""
     return np.unique(rows.reshape(len(rows), -1), axis=0, return_inverse=True)[1].ravel()
+
+
+def _keys(rows: np.ndarray) -> np.ndarray:
+    """A 64-bit hash of each row of whole numbers (N, …)."""
+    flat = rows.reshape(len(rows), -1).astype(np.uint64)
+    return flat @ rng(0, "row hashes").integers(2**64, size=flat.shape[1], dtype=np.uint64)
 
 
 def _dead_and_duplicate(codes: np.ndarray) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dwmr.data.transitions import Rollouts, Transitions
 from dwmr.errors import InputError
-from dwmr.evaluation.codes import code_health, confusions
+from dwmr.evaluation.codes import KnownCodes, code_health, confusions
 from dwmr.evaluation.intervals import board_intervals, independent_units
 from dwmr.evaluation.metrics import board_scores
 from dwmr.evaluation.probes import Probe, fit_probes
@@ -111,7 +111,9 @@ def evaluate_many(
     probes = _fit_probes(models, train, groups, seed)
     baselines = _merge_groups({name: _baselines(labels) for name, labels in groups.items()})
     obs, next_obs = _on_device(test.obs, models[0]), _on_device(test.next_obs, models[0])
-    evaluations = []
+    states = _states(groups)
+    train_frames = [_on_device(frames, models[0]) for frames in (train.obs, train.next_obs)] if groups else []
+    evaluations, known = [], None
     for number, model in enumerate(models):
         probe_of = {name: fitted[number] for name, fitted in probes.items()}
         codes, next_codes = model.encode(obs), model.encode(next_obs)
@@ -127,11 +129,18 @@ def evaluate_many(
                 score = partial(board_intervals, units=units, seed=seed)
                 bounds = {name: labels.scores(*read[name], score) for name, labels in groups.items()}
                 figures["intervals"] = _merge_groups(bounds, mean=False) | {"units": int(units.max()) + 1}
-            health |= confusions(as_bits(codes), np.concatenate([labels.before for labels in groups.values()], axis=1))
+            health |= confusions(as_bits(codes), states["before"])
+            of_train = (as_bits(model.encode(frames)) for frames in train_frames)
+            known = KnownCodes(
+                np.concatenate([as_bits(codes), as_bits(next_codes), *of_train]), np.concatenate([*states.values()])
+            )
+            exact = (predicted == next_codes).all(1).cpu().numpy()
+            unique = known.unique(as_bits(next_codes), states["after"])
+            health["exact_unique"] = 100 * float((exact & unique).mean())
         figures["codes"] = health
         probe = probe_of.get(SINGLE)
         if rollout is not None:
-            figures["rollout"] = rollout_scores(model, rollout, probe, horizon)
+            figures["rollout"] = rollout_scores(model, rollout, probe, horizon, known)
         evaluations.append(Evaluation(figures, codes, next_codes, predicted, probe))
     return evaluations
 
@@ -152,6 +161,12 @@ def _label_groups(train: Transitions, test: Transitions) -> dict[str, _Labels]:
         boards = (labels.astype(np.int64) for part in parts for labels in part.flat_labels())
         groups[name] = _Labels(max(part.n_classes for part in parts), *boards)
     return groups
+
+
+def _states(groups: Mapping[str, _Labels]) -> dict[str, np.ndarray]:
+    """The labels of all groups side by side, before and after each test transition and each training transition."""
+    names = ("before", "after", "train_before", "train_after")
+    return {name: np.concatenate([getattr(each, name) for each in groups.values()], axis=1) for name in names if groups}
 
 
 def _fit_probes(

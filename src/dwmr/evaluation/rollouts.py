@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dwmr.data.transitions import HORIZONS, Rollouts, episode_runs
+from dwmr.evaluation.codes import KnownCodes
 from dwmr.evaluation.metrics import confusion, macro_f1
 from dwmr.evaluation.probes import Probe
 from dwmr.models.callables import Encode, Predict, agreement, as_bits, take
@@ -77,7 +78,11 @@ def measure_drift(predict: Predict, paths: Paths) -> dict[str, dict[str, float]]
 
 
 def rollout_scores(
-    model: WorldModel, rollouts: Rollouts, probe: Probe | None = None, horizon: int = 1000
+    model: WorldModel,
+    rollouts: Rollouts,
+    probe: Probe | None = None,
+    horizon: int = 1000,
+    known: KnownCodes | None = None,
 ) -> dict[str, dict[str, float]]:
     """Scores for each stored horizon up to ``horizon``, in percent:
 
@@ -86,6 +91,7 @@ def rollout_scores(
     f1                     the paper's F1 of the board that the probe reads from the imagined code
     copy_f1, reencode_f1   the same for the code of the first frame, and for that of the frame seen, which is the best
                            that imagination can reach
+    exact_unique           imagined codes that are exact and that no other state has among the frames of ``known``
     """
     paths = along_rollouts(model.encode, rollouts, horizon)
     scores: dict[str, dict[str, float]] = {}
@@ -98,6 +104,9 @@ def rollout_scores(
             entry[f"{name}exact"] = 100 * float(same.all(1).float().mean())
         if probe is not None and rollouts.state is not None:
             true = rollouts.state[lasting, rollouts.horizons.index(step)].reshape(len(lasting), -1)
+            if known is not None:
+                exact = (imagined == seen).all(1).cpu().numpy()
+                entry["exact_unique"] = 100 * float((exact & known.unique(as_bits(seen), true)).mean())
             n_classes = max(probe.n_classes, rollouts.n_classes or 0)
             for name, codes in (guesses | {"reencode_": seen}).items():
                 entry[f"{name}f1"] = macro_f1(confusion(true, probe.read(codes), n_classes), "union")

@@ -21,7 +21,7 @@ def cell(table: str, row: str, benchmark: str) -> Cell:
 def test_every_cell_is_a_configuration_that_can_be_trained(name):
     for each in find_table(name).cells():
         check_choices(each.config)
-        assert each.config.benchmark == each.benchmark
+        assert each.config.benchmark in (each.benchmark, "auto", "generic")
 
 
 def test_the_tables_have_the_papers_shape():
@@ -129,3 +129,10 @@ def test_every_row_of_strong_says_what_it_used():
     assert tiers["strong-grid", "8puzzle-noisy"] == "T+G"
     assert tiers["dwmr-two-views", "iceslider"] == "T+J"
     assert {tiers["dwmr", "8puzzle"], tiers["strong", "iceslider"], tiers["strong", "8puzzle"]} == {"T"}
+
+
+def test_any_world_has_presets_that_know_no_world():
+    worlds = find_table("worlds")
+    assert {each.config.benchmark for each in worlds.cells()} == {"auto", "generic"}
+    assert cell("worlds", "auto", "sokoban").key == "sokoban/auto"
+    assert cell("worlds", "generic/strong", "sokoban").key == "sokoban/generic-strong"
