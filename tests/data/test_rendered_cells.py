@@ -50,6 +50,13 @@ def test_without_two_frames_of_a_state_there_are_no_names() -> None:
     assert find_named_cells(single) is None
 
 
+def test_a_noisy_frame_that_is_stored_twice_is_not_two_frames() -> None:
+    transitions, _ = rendered(400)
+    following = np.roll(transitions.obs, -1, axis=0)  # the frame after a transition is the first of the next one
+    twice = Transitions(transitions.obs, transitions.actions, following, n_actions=2, episode=transitions.episode)
+    assert find_named_cells(twice) is None
+
+
 def test_noise_alone_has_no_grid() -> None:
     now, then = np.random.default_rng(0).integers(0, 256, (2, 400, 1, 24, 24), dtype=np.uint8)
     noise = Transitions(now, np.arange(400) % 2, then, n_actions=2, episode=np.arange(400) // 20)

@@ -25,6 +25,7 @@ AS_GOOD = 2e-3  # difference of scores that says nothing
 ALIGNED = 0.01  # difference of variation between cells that says nothing
 EMPTY = 1e-4  # a cell at the border with less of the variance than this, mostly outside of the image, is dropped
 
+PAIRS_LOOKED_AT = 100  # to see whether frames of one state differ
 MAX_CELLS = 4_000_000  # cells that are named
 DIRECTIONS = 32  # numbers that describe a cell
 CLUSTERS = 512
@@ -56,12 +57,20 @@ class NamedCells:
 
 
 def find_named_cells(transitions: Transitions) -> NamedCells | None:
-    """The grid of the images and the symbols of their cells; None if two frames of a state are never seen, or no
-    symbols are found."""
-    if transitions.episode is None or len(transitions.same_state_pairs()[0]) < 2:
+    """The grid of the images and the symbols of their cells; None if no symbols are found, or if there are no two
+    frames of a state that differ."""
+    if transitions.episode is None or not _drawn_anew(transitions):
         return None
     grid = find_rendered_grid(transitions)
     return None if grid is None else name_cells(transitions, grid)
+
+
+def _drawn_anew(transitions: Transitions) -> bool:
+    """Whether most frames of one state differ, of some pairs of them."""
+    first, second = transitions.same_state_pairs()
+    some = np.linspace(0, len(first) - 1, min(PAIRS_LOOKED_AT, len(first))).astype(int)
+    equal = [np.array_equal(transitions.next_obs[first[at]], transitions.obs[second[at]]) for at in some]
+    return len(equal) > 1 and np.mean(equal) < 0.5
 
 
 def find_rendered_grid(transitions: Transitions) -> CellGrid | None:
