@@ -44,9 +44,9 @@ def test_a_perfect_model_of_a_world_that_redraws_its_states():
     assert (found["same_code"], found["state_share"], found["collisions"], found["splits"]) == (100, 100, 0, 0)
     assert found["drift"]["100"] == {"bits": 100, "exact": 100, "episodes": 30}
     assert found["summary"] == (
-        "At least 95% of the predicted codes are exact, up to the longest roll-out tested (100 steps). 0.0% of the "
-        "frames share a code with another state. No overall verdict, because one question was not tested: graph (no "
-        "true graphs were given)."
+        "Up to 100 steps ahead (the longest roll-out tested), at least 95% of the predicted codes are exact. 0.0% of "
+        "the images have a code that also stands for another state. One of the eight questions could not be tested: "
+        "graph (no true graphs were given)."
     )
     assert json.loads(json.dumps(found)) == found
 
@@ -59,9 +59,9 @@ def test_without_labels_and_episodes_the_other_questions_are_answered():
     assert found["redrawn"] is None
     assert list(found["drift"]) == ["1"]  # single transitions
     assert found["summary"].startswith(
-        "At least 95% of the predicted codes are exact, up to the longest roll-out tested (1 step). Whether different "
-        "states share a code is not known. No overall verdict, because five questions were not tested: stability (the "
-        "data has no episodes, "
+        "Up to 1 step ahead (the longest roll-out tested), at least 95% of the predicted codes are exact. Whether "
+        "different states have the same code is not known. Five of the eight questions could not be tested: stability "
+        "(the data has no episodes, "
     )
     assert "rollout (holds up to 1 step, the longest tested)" in found["summary"]
     assert "reliable" not in found["summary"]
@@ -72,7 +72,7 @@ def test_short_roll_outs_do_not_fail_the_rollout_question(horizon, answer):
     found = certify(encode, predict, ring_transitions(episodes=30, steps=100), horizon=horizon)
     assert max(map(int, found["drift"])) == horizon
     assert answer_of(found)["rollout"] == answer
-    assert "Failed" not in found["summary"]
+    assert 'Answered "no"' not in found["summary"]
 
 
 def test_consistency_is_not_tested_where_states_are_never_redrawn():
@@ -122,7 +122,7 @@ def test_a_code_that_never_changes_proves_nothing(labels):
     assert {name for name, answer in answer_of(found).items() if answer == YES} == set()
     assert answer_of(found)["bits"] == NO
     assert answer_of(found)["collisions"] == (NO if labels else NOT_TESTED)
-    assert found["summary"].startswith("Every frame has the same code: the model carries no information.")
+    assert found["summary"].startswith("Every image has the same code, so the code carries no information.")
 
 
 def test_drift_along_the_episodes_of_the_transitions():
@@ -160,8 +160,10 @@ def test_the_summary_names_what_failed():
     found = certify(encode, lambda codes, actions: codes, ring_transitions())
     assert found["summary"] == summary(found)
     assert "Predicted codes are unreliable, even one step ahead." in found["summary"]
-    assert "Failed: next, rollout." in found["summary"]
-    assert "not tested: stability (the data always draws a state the same way); consistency (" in found["summary"]
+    assert 'Answered "no": next, rollout.' in found["summary"]
+    assert (
+        "not be tested: stability (all images of a state are identical in this data); consistency (" in found["summary"]
+    )
 
 
 def test_a_model_is_called_reliable_only_if_every_question_is_answered_with_yes():
@@ -172,7 +174,7 @@ def test_a_model_is_called_reliable_only_if_every_question_is_answered_with_yes(
     perfect["verdicts"] = answers(perfect)
     assert summary(perfect).endswith("Every question is answered with yes: the model is reliable.")
     perfect["verdicts"] = answers(perfect | {"exact_next": 98.0})
-    assert summary(perfect).endswith("another state. Partly: next.")
+    assert summary(perfect).endswith('another state. Answered "partly": next.')
 
 
 def test_the_summary_blames_the_encoder_for_unstable_codes():

@@ -39,11 +39,11 @@ def test_a_task_is_tried_in_its_world(cli, planning_run, planning_data, tmp_path
     words = ("plan-level", planning_run, "--data", planning_data, "--seconds", 0.1)
     status, out, _ = cli(*words, "--strip", tmp_path / "acted.png")
     assert status == 0
-    assert "task 0 (level 2000, kind: more than 8 actions): breadth_first, goal " in out
+    assert "task 0 (level 2000, kind min_solution_8): breadth_first, goal " in out
     assert "drawn by a decoder fitted afterwards" in out
     status, out, _ = cli(*words, "--task", 54, "--json")
     assert status == 0
-    assert json.loads(out)["task"] == "level 2054, kind: more than 8 actions"
+    assert json.loads(out)["task"] == "level 2054, kind min_solution_8"
 
 
 def test_entries_are_added_to_a_results_file(cli, planning_run, planning_data, tmp_path):
@@ -140,9 +140,9 @@ def test_the_helps_agree_on_data_and_tasks(cli, monkeypatch):
     for command in ("plan", "plan-level", "plan-tasks", "train-heuristic"):
         assert "Default: the standard data of the run's world" in shown(cli, command)
     for command in ("plan-level", "export"):
-        assert "Index of the task in the world's list of tasks, starting at 0." in shown(cli, command)
+        assert "Number of the task: 0 to 99, or 0 to 199 for the 8-puzzle." in shown(cli, command)
     for command in ("plan", "plan-level", "plan-tasks"):  # training a heuristic always needs the data
-        assert "Only used by the first call, which prepares the run for planning." in shown(cli, command)
+        assert "Only read by the first call, which prepares the run for planning" in shown(cli, command)
 
 
 def shown(cli, command):

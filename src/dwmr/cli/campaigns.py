@@ -16,19 +16,26 @@ from dwmr.models.world_model import resolve_device
 from dwmr.presets import preset
 
 STORAGE_HELP = "Where to store the search: a file such as runs/study.journal, or the URL of a database for Optuna."
+TRIALS_HELP = "Number of configurations to try in total, those of interrupted calls included."
+DATA_HELP = (
+    common.DATA_HELP.format("Data folder with the splits train and val, not an .npz file", "preset")
+    + " Required for the generic/ presets."
+)
 REPLACE_HELP = "Let a new search replace the JSON file of another one. The search in --storage is never deleted."
 TABLE_HELP = (
     "table1: comparison of the paper's six models; table2: training schemes; table3: ablations; strong: our strong "
     "presets (see dwmr presets)."
 )
 ONLY_HELP = "Limit to a row such as dwmr, a column such as 8puzzle, or a cell such as dwmr,8puzzle. Can be repeated."
-RUNS_HELP = "Number of runs per cell of the table, each with another seed."
-PLAN_HELP = "Dry run: show which runs are missing, and how long they would take."
+RUNS_HELP = "Number of runs per cell of the table, each with a different seed."
+PLAN_HELP = "Train nothing: show which runs are missing, and how long they would take."
 RESULTS_HELP = "Folder of stored runs and tables. Default: experiments/results."
-BUDGET_HELP = "Start no run that is expected to end after this many seconds. Default: no limit."
+BUDGET_HELP = (
+    "Time limit in seconds, from the start of the command: runs expected to exceed it are not started. Default: none."
+)
 AGAIN_HELP = (
-    "Repeat stored runs whose preset options or code differ from the current ones. Without it, runs of other code are "
-    "kept, and runs with other options are refused."
+    "Repeat stored runs that were made with another version of this package or with other options. By default, runs of "
+    "another version are kept, and the command stops with an error at runs with other options."
 )
 
 
@@ -38,23 +45,27 @@ AGAIN_HELP = (
     "dwmr tune generic/dwmr --data mine/ --storage mine.journal --set bits=32 --set epochs=10",
 )
 def tune(
-    name: Annotated[str, typer.Argument(metavar="PRESET", help="Preset to start from, such as generic/dwmr.")],
+    name: Annotated[
+        str, typer.Argument(metavar="PRESET", help="Preset to start from, such as generic/dwmr; not auto.")
+    ],
     storage: Annotated[str, typer.Option(metavar="FILE_OR_URL", help=STORAGE_HELP)],
-    trials: Annotated[int, typer.Option(help="Number of configurations to try.", min=1)] = 64,
-    data: common.PresetData = None,
+    trials: Annotated[int, typer.Option(help=TRIALS_HELP, min=1)] = 64,
+    data: Annotated[Path | None, typer.Option(help=DATA_HELP)] = None,
     settings: common.Settings = None,
     overwrite: Annotated[bool, flag("--overwrite", REPLACE_HELP)] = False,
-    seed: common.Seed = 0,
+    seed: Annotated[int, common.seed_of("which configurations are tried, and the seeds of their runs")] = 0,
     device: common.Device = "auto",
     as_json: common.AsJson = False,
 ) -> None:
     """Search the hyperparameters of a preset.
 
-    The first configurations are random, later ones are chosen by the scores so far. The best are trained longer, and
-    the very best are trained again with new seeds. The score is measured on validation data: with labels, it is the F1
-    of the board one step ahead (imagination in dwmr evaluate); without labels, it is the sum of the squared canonical
-    correlations between predicted and encoded codes. This sum measures how much information they share; higher is
-    better, at most the number of bits. Options given by --set are not searched.
+    It searches the weights and settings of the loss terms, the learning rate, and how they change over the epochs
+    (docs/howto/tune.md lists them), except those given by --set. The first configurations are random, later ones are
+    chosen by the scores so far. The best are trained longer, and the very best are trained again with new seeds.
+
+    The score is measured on the split val. With labels, it is the F1 of the board one step ahead (imagination in dwmr
+    evaluate). Without labels, it measures how much information predicted and encoded codes share, from 0 to the number
+    of bits; higher is better. (It is the sum of their squared canonical correlations.)
 
     The search is stored in --storage; after an interruption, the same command continues it. The best configuration is
     written to a JSON file named after --storage: for example, --storage runs/study.journal gives runs/study.json, and
@@ -93,7 +104,9 @@ def reproduce(
     results: Annotated[Path | None, typer.Option("--out", help=RESULTS_HELP)] = None,
     budget: Annotated[float | None, typer.Option(help=BUDGET_HELP, min=1)] = None,
     again: Annotated[bool, flag("--again", AGAIN_HELP)] = False,
-    seed: Annotated[int, typer.Option(help="Seed of the first run; the others count up from it.", min=0)] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Random seed of the first run of a cell; the next runs count up from it.", min=0)
+    ] = 0,
     device: common.Device = "auto",
     as_json: common.AsJson = False,
 ) -> None:

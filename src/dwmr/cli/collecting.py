@@ -13,16 +13,16 @@ from dwmr.files import check_output
 from dwmr.worlds.registry import WORLDS
 
 OUT_HELP = "Data folder to create. It must not exist yet."
-ENV_HELP = "Gymnasium environment with images and discrete actions, instead of WORLD."
+ENV_HELP = "Id of a Gymnasium environment with images and discrete actions, instead of WORLD."
 TRANSITIONS_HELP = (
     "Number of training transitions; the other splits are scaled accordingly. Default: the standard size of WORLD, "
     "which is also the maximum. Required with --env."
 )
 DIGITS_HELP = (
-    "For worlds drawn with handwritten digits, such as 8puzzle: mnist (downloaded if missing), sklearn (small digits "
+    "For worlds drawn with handwritten digits, such as 8puzzle: mnist (downloaded if missing) or sklearn (small digits "
     "that come with scikit-learn)."
 )
-RENDER_HELP = "With --env: store what the environment renders, not its observations."
+RENDER_HELP = "With --env: store the images that the environment renders, not its observations."
 
 
 @common.command(
@@ -37,7 +37,9 @@ def collect(
     transitions: Annotated[int | None, typer.Option(help=TRANSITIONS_HELP, min=1)] = None,
     digits: Annotated[str, typer.Option(help=DIGITS_HELP)] = "mnist",
     render: Annotated[bool, common.flag("--render", RENDER_HELP)] = False,
-    seed: common.Seed = 0,
+    seed: Annotated[
+        int, common.seed_of("the actions, how images are drawn, and the start states in worlds without levels")
+    ] = 0,
 ) -> None:
     """Collect data from random actions in a built-in world, or in any Gymnasium environment.
 

@@ -42,27 +42,28 @@ def _known_split(name: str) -> str:
     return name
 
 
-Seed = Annotated[int, typer.Option(help="Random seed.", min=0)]
+def seed_of(drawn: str) -> Any:
+    """The option ``--seed``, with what it decides."""
+    return typer.Option(help=f"Random seed. It decides {drawn}.", min=0)
+
+
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one, else the CPU), cpu, cuda or cuda:N.")]
 OVERWRITE_HELP = "Replace existing output files. Files that dwmr did not write are never replaced."
 Overwrite = Annotated[bool, flag("--overwrite", OVERWRITE_HELP)]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, written by dwmr train.")]
-DATA_HELP = (
-    "Data folder or .npz file. Default: the standard data of the {}'s world, collected into the cache (~/.cache/dwmr) "
-    "if missing."
-)
-RUN_DATA_HELP = DATA_HELP.format("run") + " Required for runs trained with auto or a generic/ preset."
-RunData = Annotated[Path | None, typer.Option(help=RUN_DATA_HELP)]
-PRESET_DATA_HELP = DATA_HELP.format("preset") + " Required for auto and the generic/ presets."
-PresetData = Annotated[Path | None, typer.Option(help=PRESET_DATA_HELP)]
+DATA_HELP = "{}. Default: the standard data of the {}'s world, collected into the cache (~/.cache/dwmr) if missing."
+FILES_HELP = "Data folder or .npz file"
+RUN_DATA_HELP = DATA_HELP.format(FILES_HELP, "run")
+NO_WORLD_HELP = " Required if the run was trained with auto or a generic/ preset."
+RunData = Annotated[Path | None, typer.Option(help=RUN_DATA_HELP + NO_WORLD_HELP)]
 SETTINGS_HELP = "Set an option of the preset; `dwmr presets` lists them. Can be repeated."
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help=SETTINGS_HELP)]
 SPLIT_HELP = (
-    "Split of the data to measure on: train, val or test; an .npz file has only train. Roll-outs are always measured "
-    "on the split rollout, if there is one."
+    "Split of the data to measure on: train, val or test. An .npz file has only train, so it needs --split train. "
+    "Roll-outs are always measured on the split rollout, if there is one."
 )
 Split = Annotated[str, typer.Option(help=SPLIT_HELP, callback=_known_split)]
-TASK_HELP = "Index of the task in the world's list of tasks, starting at 0."
+TASK_HELP = "Number of the task: 0 to 99, or 0 to 199 for the 8-puzzle."
 Horizon = Annotated[int, typer.Option(help="Length of the longest roll-out, in steps.", min=1)]
 AsJson = Annotated[bool, flag("--json", "Print the results as one JSON object.")]
 

@@ -37,16 +37,17 @@ def evaluate(
     horizon: common.Horizon = 1000,
     report: Annotated[Path | None, typer.Option(help="Also write an HTML report to this file.")] = None,
     overwrite: common.Overwrite = False,
-    seed: common.Seed = 0,
+    seed: Annotated[int, common.seed_of("how the probe is trained, and the confidence intervals")] = 0,
     device: common.Device = "auto",
     as_json: common.AsJson = False,
 ) -> None:
     """Evaluate a world model: what its bits say about an image, and how accurate its predictions are over many steps.
 
-    Labels are the content of every cell of the board that an image shows. With labels, a linear probe predicts the
-    board from the bits; its scores come with 95% confidence intervals and two simple baselines. Without labels, these
-    scores are left out. A roll-out predicts many steps ahead, given only the first image and the actions. Without the
-    split rollout, roll-outs are left out. docs/reference/metrics.md defines all metrics.
+    Labels are the content of every cell of the board that an image shows. If the data has labels, a linear probe (a
+    small classifier, trained on the split train) predicts them from the bits; its scores come with 95% confidence
+    intervals and two simple baselines. A roll-out predicts many steps ahead, given only the first image and the
+    actions. If the data has no split named rollout, roll-outs are not measured. docs/reference/metrics.md defines all
+    metrics.
     """
     if report is not None:
         from dwmr.plotting.pictures import require_matplotlib
@@ -83,15 +84,15 @@ def certify(
     split: common.Split = "test",
     horizon: common.Horizon = 1000,
     levels: Annotated[int, typer.Option(help=LEVELS_HELP, min=0, max=MAX_LEVELS)] = MAX_LEVELS,
-    seed: common.Seed = 0,
+    seed: Annotated[int, common.seed_of("the pixel noise, and how the images of the true graphs are drawn")] = 0,
     device: common.Device = "auto",
     as_json: common.AsJson = False,
 ) -> None:
     """Check how reliable a model is: eight questions, each answered with yes, partly, no or not tested.
 
     Most questions need no labels (see dwmr evaluate). A question that the data cannot answer is "not tested", and the
-    reason is printed. Without the split rollout, roll-outs follow the episodes of --split, for at most 100 steps.
-    docs/howto/check-trust.md explains the questions.
+    reason is printed. If the data has no split named rollout, roll-outs are measured on the episodes of --split
+    instead, for up to 100 steps. docs/howto/check-trust.md explains the questions.
     """
     _, model, splits, test = common.open_run(run, data, split, device)
     certificate = _certificate(model, splits, test, horizon, seed, levels)

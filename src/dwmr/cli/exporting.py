@@ -22,8 +22,8 @@ from dwmr.worlds.registry import action_names, find_world
 
 FILES = {"onnx": (ENCODER, PREDICTOR), "pddl": EXPORTED}
 CHECKED = 2000  # images on which an ONNX export is checked
-PROBLEM_HELP = f"For pddl: a task of the run's built-in world, to be written as the problem. {common.TASK_HELP}"
-IMAGE_HELP = "For pddl: image of the problem's {}, as PNG or .npy. Needs --{}."
+PROBLEM_HELP = f"For pddl: also write this task of the run's built-in world as a problem. {common.TASK_HELP}"
+IMAGE_HELP = "For pddl: image of the problem's {}, as PNG, or as .npy (uint8, shape C, H, W or H, W, C). Needs --{}."
 PDDL_NAME = re.compile("[a-z][a-z0-9-]*")
 
 
@@ -36,22 +36,22 @@ PDDL_NAME = re.compile("[a-z][a-z0-9-]*")
 )
 def export(
     run: common.RunFolder,
-    to: Annotated[str, typer.Option("--to", help="onnx: encoder and predictor as networks; pddl: rules.")],
+    to: Annotated[str, typer.Option("--to", help="onnx: encoder and predictor as two ONNX files; pddl: rules.")],
     out: Annotated[Path, typer.Option(help="Folder to create.")],
     data: common.RunData = None,
     index: Annotated[int | None, typer.Option("--task", help=PROBLEM_HELP, min=0)] = None,
     start: Annotated[Path | None, typer.Option(help=IMAGE_HELP.format("start", "goal"))] = None,
     goal: Annotated[Path | None, typer.Option(help=IMAGE_HELP.format("goal", "start"))] = None,
     overwrite: common.Overwrite = False,
-    seed: common.Seed = 0,
+    seed: Annotated[int, common.seed_of("how the images of --task are drawn")] = 0,
     device: common.Device = "auto",
     as_json: common.AsJson = False,
 ) -> None:
     """Export a model as ONNX networks, or as rules: a PDDL domain for classical planners, and a readable list.
 
-    Each rule says which bits an action changes, and under which condition. The rules are learned from training data and
-    compared with the predictor on held-out data. With --task, or with --start and --goal, a PDDL problem (a start and a
-    goal to plan for) is added.
+    Each rule says which bits an action changes, and under which condition. The rules are fitted to the predictor on the
+    split train, and compared with it on test (or val, or if there is neither, on the last fifth of train). With --task,
+    or with --start and --goal, a PDDL problem (a start and a goal to plan for) is added.
     """
     if to not in FILES:
         raise unknown("target", to, FILES)

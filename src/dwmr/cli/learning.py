@@ -19,25 +19,35 @@ from dwmr.training.trainer import check_choices
 
 PRESET_HELP = "auto (for your own data), or WORLD/MODEL, such as iceslider/strong. `dwmr presets` lists all presets."
 OUT_HELP = "Run folder to create. Without --resume, it must not exist yet."
-RESUME_HELP = "Continue an interrupted run in --out, or start it if there is none."
+RESUME_HELP = "Continue the interrupted run in --out; if there is none, start a new one."
 CONFIG_HELP = "JSON file with values of options, such as the result of dwmr tune. --set overrides it."
 SEEDS_HELP = "Train one run per seed, such as 0-9 or 1,4,7, each in OUT/seed-N. Not with --seed."
-FAST_HELP = "auto: use accelerated operations where supported; off: use plain PyTorch only."
+FAST_HELP = (
+    "auto: train with accelerated operations where the machine supports them; off: train with plain PyTorch, which is "
+    "slower. The computation is the same, up to rounding."
+)
+DATA_HELP = (
+    common.DATA_HELP.format(
+        "Data folder, or .npz file with the arrays obs, actions and next_obs (see docs/howto/your-own-data.md)",
+        "preset",
+    )
+    + " Required for auto and the generic/ presets."
+)
 
 
 @command(
     "dwmr train iceslider/dwmr --out runs/ice",
     "dwmr train 8puzzle/dwmr --data data/8puzzle --out runs/p --seeds 0-2 --set lr=2e-3 --set lr_factor=0.95",
-    "dwmr train generic/dwmr --data mine.npz --out runs/mine --set bits=32",
+    "dwmr train auto --data mine.npz --out runs/mine",
 )
 def train(
     name: Annotated[str, typer.Argument(metavar="PRESET", help=PRESET_HELP)],
     run: Annotated[Path, typer.Option("--out", help=OUT_HELP)],
-    data: common.PresetData = None,
+    data: Annotated[Path | None, typer.Option(help=DATA_HELP)] = None,
     resume: Annotated[bool, flag("--resume", RESUME_HELP)] = False,
     settings: common.Settings = None,
     values: Annotated[Path | None, typer.Option("--config", help=CONFIG_HELP)] = None,
-    seed: common.Seed = 0,
+    seed: Annotated[int, common.seed_of("the initial weights and the order of the minibatches")] = 0,
     seeds: Annotated[str | None, typer.Option(help=SEEDS_HELP)] = None,
     fast: Annotated[str, typer.Option(help=FAST_HELP)] = "auto",
     device: common.Device = "auto",
@@ -45,11 +55,12 @@ def train(
 ) -> None:
     """Train a world model.
 
-    A preset is a named configuration. The preset auto chooses networks and settings from your data, and ends with a
-    verdict on the model: exact (good enough for planning), readable (good enough for reading states from its codes, but
-    not for planning), or failed (good enough for neither; exit status 3). In Python, dwmr.fit does the same. The
-    presets generic/MODEL hold start values for your own data, to be tuned with dwmr tune. The settings of all other
-    presets were chosen for the world in their name.
+    A preset is a named configuration. For your own data, start with auto. It chooses networks and settings from the
+    data, and ends with a verdict on the model: exact (good enough for planning), readable (good enough for reading
+    states from its codes, but not for planning), or failed (good enough for neither; exit status 3). In Python,
+    dwmr.fit does the same. If auto fails, or if you want to choose the settings yourself, use generic/strong or another
+    generic/ preset, and tune it with dwmr tune. The settings of all other presets were chosen for the world in their
+    name.
 
     The run folder holds the configuration, the weights and a record of every epoch. All of them are saved after every
     epoch, so the run can be used while training continues.
@@ -95,9 +106,10 @@ def presets(as_json: common.AsJson = False) -> None:
     """List the presets (named configurations), and the options that `dwmr train --set` can change.
 
     The preset auto chooses networks and settings from your data. All other presets are named WORLD/MODEL. The model
-    dwmr is the method of the paper; strong adds our improvements; strong-grid, only for the 8-puzzle, also encodes
-    every tile by itself; ae, beta-vae, deepcubeai, dwmr+ae and dwmr+beta-vae are the other models of the paper. The
-    presets generic/MODEL hold start values for your own data, to be tuned with dwmr tune.
+    dwmr is the method of the paper; strong adds our improvements; ae, beta-vae, deepcubeai, dwmr+ae and dwmr+beta-vae
+    are the other models of the paper. The 8-puzzle also has strong-grid, whose encoder is told where the tiles are and
+    reads each of them separately. The presets generic/MODEL hold start values for your own data, to be tuned with dwmr
+    tune.
     """
     if as_json:
         common.print_json({name: config.to_dict() for name, config in PRESETS.items()})

@@ -28,18 +28,30 @@ from dwmr.worlds.registry import action_names, tasks_of
 
 STARTS = 20_000  # training frames that imagined walks begin from
 
-PREPARING = "Only used by the first call, which prepares the run for planning. " + common.RUN_DATA_HELP
-Data = Annotated[Path | None, typer.Option(help=PREPARING)]
+WORLD_DATA_HELP = common.RUN_DATA_HELP + " Only read by the first call, which prepares the run for planning."
+WorldData = Annotated[Path | None, typer.Option(help=WORLD_DATA_HELP)]
+DATA_HELP = (
+    common.RUN_DATA_HELP + " Only read by the first call, which prepares the run for planning; that call needs it if "
+    "the run was trained with auto or a generic/ preset."
+)
+IMAGE_HELP = "Image of the {}, as PNG, or as .npy (uint8, shape C, H, W or H, W, C)."
 PLANNER_HELP = (
-    "breadth_first finds a shortest plan. astar, for large worlds, visits fewer states, guided by an estimate of the "
-    "remaining actions (see dwmr train-heuristic). batch_astar, for large worlds on a GPU, is astar with 10,000 states "
-    "visited at a time; its plans can be longer."
+    "breadth_first finds a shortest plan. astar is for larger worlds: guided by a heuristic (an estimate of the "
+    "remaining actions, see dwmr train-heuristic), it visits fewer states. Its plans are shortest if the heuristic "
+    "never overestimates. batch_astar is for larger worlds on a GPU: it visits 10,000 states at a time, and its plans "
+    "need not be shortest."
 )
 OnePlanner = Annotated[str, typer.Option(help=PLANNER_HELP)]
 ENTRIES_HELP = (
-    f"Planner or baseline to evaluate. Can be repeated. Planners: {', '.join(PLANNERS)}. Baselines: simulator searches "
-    "with the true rules, greedy_step takes the action after which the heuristic estimates the fewest remaining "
-    "actions, random takes any possible action. Default: all planners and baselines."
+    f"Planner or baseline to evaluate. Can be repeated. Planners: {', '.join(PLANNERS)} (see dwmr plan). Baselines: "
+    "simulator (breadth-first search with the true rules); greedy_step (no search: the action that leads nearest to "
+    "the goal, by the heuristic that astar uses); random (random possible actions). Default: all planners and "
+    "baselines."
+)
+TRIALS_HELP = (
+    "Number of tasks of each kind. Default: all, which is 100 (8-puzzle: 200). IceSlider has two kinds: min_solution_8 "
+    "(more than 8 actions needed) and min_solution_1 (more than 1 needed, usually at most 8). Every other world has "
+    "one kind."
 )
 REPLACE_HELP = "Replace the results that the file already has for these planners and this world; keep all others."
 Seconds = Annotated[float, typer.Option(help="Time limit of one search, in seconds.", min=0)]
@@ -55,14 +67,14 @@ StripPath = Annotated[Path | None, typer.Option("--strip", help="Draw the plan a
 )
 def plan(
     run: common.RunFolder,
-    start: Annotated[Path, typer.Option(help="Image of the start, as PNG or .npy.")],
-    goal: Annotated[Path, typer.Option(help="Image of the goal, as PNG or .npy.")],
+    start: Annotated[Path, typer.Option(help=IMAGE_HELP.format("start"))],
+    goal: Annotated[Path, typer.Option(help=IMAGE_HELP.format("goal"))],
     planner: OnePlanner = "breadth_first",
     seconds: Seconds = Limits.seconds,
     strip: StripPath = None,
     overwrite: common.Overwrite = False,
-    data: Data = None,
-    seed: common.Seed = 0,
+    data: Annotated[Path | None, typer.Option(help=DATA_HELP)] = None,
+    seed: Annotated[int, common.seed_of("what the first call learns; the search is not random")] = 0,
     device: common.Device = "auto",
     as_json: common.AsJson = False,
 ) -> None:
@@ -72,10 +84,10 @@ def plan(
     goal), or "out of budget" (the time limit was reached; the actions lead to the state that seems nearest to the
     goal).
 
-    The first call prepares the run: it learns which actions are possible in a state, and by how many bits two codes of
-    the same state may differ (for example because of noise), so that it recognises the goal. If the model has no
-    decoder, it also trains one for drawing. All of this is stored in RUN/planning, so later calls need neither data nor
-    training.
+    The first call prepares the run: it learns from data which actions are possible in a state, and by how many bits two
+    codes of the same state may differ (for example because of noise), so that it recognises the goal. If the model has
+    no decoder, it also trains one for drawing. All of this is stored in RUN/planning, so later calls need neither data
+    nor training.
     """
     search = find_planner(planner)
     _check_strip(strip, overwrite, [run, data, start, goal])
@@ -105,17 +117,29 @@ def plan_level(
     seconds: Seconds = Limits.seconds,
     strip: StripPath = None,
     overwrite: common.Overwrite = False,
-    data: Data = None,
-    seed: common.Seed = 0,
+    data: WorldData = None,
+    seed: Annotated[
+        int,
+        common.seed_of(
+            "the random actions, how images are drawn, the tasks of some worlds, and what the first call learns"
+        ),
+    ] = 0,
     device: common.Device = "auto",
     as_json: common.AsJson = False,
 ) -> None:
     """Solve one task of the built-in world that a model was trained on, by acting in it.
 
-    The agent follows its plan, and plans again when the new image does not match the prediction. When it finds no plan,
-    it takes a random action. It stops when it believes that it has reached the goal, when it still has no plan after 20
-    random actions, after 100 actions, or when all its searches together exceed 3 × --seconds. The task is solved if the
-    true state is the goal.
+    A task is a start and a goal; docs/reference/worlds.md says what the tasks of each world are. The agent follows its
+    plan, and plans again when the new image does not match the prediction. When it finds no plan, it takes a random
+    action. It stops:
+
+    1. when it believes that it has reached the goal (the task is solved if this is true);
+
+    2. when it finds no plan after 20 random actions in total;
+
+    3. after 100 actions in total;
+
+    4. when all its searches together have taken 3 × --seconds.
 
     A model trained with auto or a generic/ preset has no built-in world; use dwmr plan for it.
     """
@@ -148,27 +172,25 @@ def plan_tasks(
     run: common.RunFolder,
     planner: Annotated[list[str] | None, typer.Option(help=ENTRIES_HELP)] = None,
     seconds: Seconds = Limits.seconds,
-    trials: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of tasks of each kind. IceSlider has two kinds: min_solution_8, levels that need more than 8 "
-            "actions, and min_solution_1, levels that need more than 1, most of them 8 or fewer. Every other world has "
-            "one kind. Default: all tasks.",
-            min=1,
-        ),
-    ] = None,
+    trials: Annotated[int | None, typer.Option(help=TRIALS_HELP, min=1)] = None,
     results: Annotated[
         Path | None, typer.Option("--out", help="JSON file to add the results to. It is created if missing.")
     ] = None,
     overwrite: Annotated[bool, flag("--overwrite", REPLACE_HELP)] = False,
-    data: Data = None,
-    seed: common.Seed = 0,
+    data: WorldData = None,
+    seed: Annotated[
+        int,
+        common.seed_of(
+            "the random actions, how images are drawn, the tasks of some worlds, and what the first call learns"
+        ),
+    ] = 0,
     device: common.Device = "auto",
     as_json: common.AsJson = False,
 ) -> None:
     """Measure planning: solve all tasks of the built-in world that a model was trained on, by acting in it.
 
-    Every planner and baseline gets the same tasks, under the rules of dwmr plan-level. With --out, the results of each
+    Every planner and baseline tries the same tasks, under the rules of dwmr plan-level. A heuristic is not required; if
+    dwmr train-heuristic has trained one, astar, batch_astar and greedy_step use it. With --out, the results of each
     planner or baseline are added to the file as soon as it has tried all tasks.
     """
     names = planner or list(ENTRIES)
@@ -228,7 +250,7 @@ def train_heuristic(
     ] = HeuristicTraining.batch,
     overwrite: Annotated[bool, flag("--overwrite", "Replace the heuristic that the run has.")] = False,
     data: common.RunData = None,
-    seed: common.Seed = 0,
+    seed: Annotated[int, common.seed_of("the initial weights and the imagined walks")] = 0,
     device: common.Device = "auto",
     as_json: common.AsJson = False,
 ) -> None:
@@ -236,8 +258,8 @@ def train_heuristic(
 
     The heuristic learns from random walks that the model imagines, starting at training images, and is stored in
     RUN/planning. From then on, the planners astar and batch_astar (see dwmr plan --planner) use it instead of their
-    default heuristic, which is based on the number of bits that differ from the goal code. The planner breadth_first
-    searches without a heuristic.
+    default heuristic, which counts the bits that differ from the goal code, and divides by the most bits that one
+    action flips. The planner breadth_first searches without a heuristic.
     """
     check_output(run / prepared.HEURISTIC, overwrite=overwrite, written=True)
     info, model = open_model(run, device)

@@ -37,13 +37,15 @@ class Question:
 
 QUESTIONS = (
     Question("bits", "Does every bit carry information?", 90, 50),
-    Question("stability", "Does a state keep its code when it is drawn differently?", 99, 80),
-    Question("noise", "Does a frame keep its code under slight pixel noise?", 99, 80),
+    Question("stability", "Does a state keep its code when it is drawn again?", 99, 80),
+    Question("noise", "Does an image keep its code under slight pixel noise?", 99, 80),
     Question("next", "Is the next code predicted correctly?", 99, 80),
-    Question("rollout", "Are at least 95% of codes exact after 100 steps?", ROLLOUT_STEPS, 10, unit="steps"),
+    Question(
+        "rollout", "Are at least 95% of predicted codes exact for 100 steps or more?", ROLLOUT_STEPS, 10, unit="steps"
+    ),
     Question("collisions", "Do different states have different codes?", 0.1, 5),
-    Question("consistency", "Does every state have only one code?", 1, 20),
-    Question("graph", "Is the learned world the true one?", 99, 50),
+    Question("consistency", "Do all images with the same labels have the same code?", 1, 20),
+    Question("graph", "Does the model's state graph equal the true one?", 99, 50),
 )
 
 
@@ -74,11 +76,11 @@ def _findings(certificate: Certificate) -> dict[str, Finding]:
     bits, dead, duplicate = (certificate[name] for name in ("bits", "dead", "duplicate"))
     found["bits"] = 100 * (bits - dead - duplicate) / bits, f"{dead} dead, {duplicate} duplicate of {bits} bits"
 
-    found["stability"] = certificate["same_code"], "of pairs of frames of one state have the same code"
+    found["stability"] = certificate["same_code"], "of the pairs of images of one state have the same code"
     if certificate["redrawn"] is None:
-        found["stability"] = None, "the data has no episodes, so no pairs of frames of one state are known"
+        found["stability"] = None, "the data has no episodes, so no two images are known to show the same state"
     elif certificate["redrawn"] == 0:
-        found["stability"] = None, "the data always draws a state the same way"
+        found["stability"] = None, "all images of a state are identical in this data"
 
     kept = ", ".join(f"{entry['same_code']:.1f}% at {strength}" for strength, entry in certificate["noise"].items())
     found["noise"] = certificate["noise"][NOISE_STRENGTH]["same_code"], f"codes kept: {kept}"
@@ -90,15 +92,15 @@ def _findings(certificate: Certificate) -> dict[str, Finding]:
 
     found["collisions"] = found["consistency"] = None, "the data has no labels"
     if "collisions" in certificate:
-        found["collisions"] = certificate["collisions"], "of frames have a code that also stands for another state"
-        found["consistency"] = certificate["splits"], "of frames show a state that also has another code"
+        found["collisions"] = certificate["collisions"], "of the images have a code that also stands for another state"
+        found["consistency"] = certificate["splits"], "of the images show a state that also has another code"
         if certificate["splits"] == 0 and not certificate["redrawn"]:
-            found["consistency"] = None, "no state is known to be drawn in two ways"
+            found["consistency"] = None, "no two different images are known to show the same state"
 
     found["graph"] = None, "no true graphs were given"
     if graphs := certificate.get("graphs"):
         edges = f"{graphs['edges_right']:.2f}% of {graphs['edges']:,} edges are correct"
-        found["graph"] = graphs["same"], f"of {graphs['levels']} levels have every edge correct; {edges}"
+        found["graph"] = graphs["same"], f"of the {graphs['levels']} levels have every edge correct; {edges}"
     return found
 
 
@@ -129,12 +131,12 @@ def summary(certificate: Certificate) -> str:
     The model is called reliable only if every question is answered with yes.
     """
     found, verdicts = [_about_codes(certificate)], certificate["verdicts"]
-    for title, answer in (("Failed", NO), ("Partly", PARTLY)):
+    for answer in (NO, PARTLY):
         if names := [each["name"] for each in verdicts if each["answer"] == answer]:
-            found.append(f"{title}: {', '.join(names)}.")
+            found.append(f'Answered "{answer}": {", ".join(names)}.')
     if reasons := [f"{each['name']} ({each['remark']})" for each in verdicts if each["answer"] == NOT_TESTED]:
-        untested = "one question was" if len(reasons) == 1 else f"{COUNTS[len(reasons)]} questions were"
-        found.append(f"No overall verdict, because {untested} not tested: {'; '.join(reasons)}.")
+        untested = f"{COUNTS[len(reasons)].capitalize()} of the {COUNTS[len(verdicts)]} questions"
+        found.append(f"{untested} could not be tested: {'; '.join(reasons)}.")
     elif len(found) == 1:
         found.append("Every question is answered with yes: the model is reliable.")
     return " ".join(found)
@@ -145,18 +147,17 @@ def _about_codes(certificate: Certificate) -> str:
     drift, collisions = certificate["drift"], certificate.get("collisions")
     steps = correct_steps(drift)
     if _constant(certificate):
-        return "Every frame has the same code: the model carries no information."
+        return "Every image has the same code, so the code carries no information."
     if steps == 0:
         exact = [entry["exact"] for entry in drift.values()]
         encoder = certificate["redrawn"] and exact and min(exact) >= certificate["same_code"] - SHARE_TOLERANCE
-        cause = " The cause is the encoder: it gives two frames of one state different codes just as often."
+        cause = " The cause is the encoder: it gives two images of one state different codes just as often."
         return "Predicted codes are unreliable, even one step ahead." + (cause if encoder else "")
-    tested = f", up to the longest roll-out tested ({_count(steps)})"
-    span = tested if steps == _longest(drift) else f" up to {_count(steps)} ahead, but not farther"
-    shared = "Whether different states share a code is not known."
+    limit = " (the longest roll-out tested)" if steps == _longest(drift) else ", but not further"
+    shared = "Whether different states have the same code is not known."
     if collisions is not None:
-        shared = f"{collisions:.1f}% of the frames share a code with another state."
-    return f"At least {MIN_EXACT:g}% of the predicted codes are exact{span}. {shared}"
+        shared = f"{collisions:.1f}% of the images have a code that also stands for another state."
+    return f"Up to {_count(steps)} ahead{limit}, at least {MIN_EXACT:g}% of the predicted codes are exact. {shared}"
 
 
 def _longest(drift: Mapping[str, Any]) -> int:

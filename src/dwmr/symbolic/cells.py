@@ -120,7 +120,7 @@ class Atom:
         if self.shows == (symbols.edge,) or len(self.among) == 1:
             some = sign == (self.shows != (symbols.edge,))
             return f"{'some' if some else 'no'} cell {place} is {sought}"
-        return f"the first {sought.replace(' ', '-')} cell {place} {verb} {shown}"
+        return f"the nearest cell {place} with {sought} {'has' if sign else 'does not have'} {shown}"
 
 
 def all_atoms(symbols: Symbols) -> list[Atom]:

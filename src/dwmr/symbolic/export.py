@@ -82,16 +82,18 @@ def _listing(model: SymbolicModel, picture: bool) -> str:
     lines = [
         "# What the model has learned",
         "",
-        f"{found['rules']} rules stand in for the predictor. On {found['pairs']:,} held-out codes and actions they "
-        f"give the predictor's next code in {found['states']:.2f}% of cases (predicting no change: "
-        f"{found['copy']:.2f}%) and {found['bits']:.3f}% of its bits. Where no rule applies, nothing changes.",
+        f"These {found['rules']} rules say how each action changes the code. Where no rule applies, nothing changes.",
+        "",
+        f"On {found['pairs']:,} held-out (code, action) pairs, they match the predictor's next code in "
+        f"{found['states']:.2f}% of cases, and {found['bits']:.3f}% of its bits. Without rules, that is if nothing "
+        f"ever changed, {found['copy']:.2f}% of the codes would match.",
     ]
     if isinstance(rules, CellRules):
         layout = rules.symbols.layout
         lines += [
             "",
-            f"The rules are shared by the {layout.rows}×{layout.cols} cells of the code. A cell is named by its bits, "
-            "such as 000.",
+            f"The code has {layout.rows}×{layout.cols} cells, and the same rules hold for every cell. Digits such as "
+            f"{rules.symbols.name(0)} are the bits of a cell: “000 → 001” means that a cell changes from 000 to 001. "
             "Outside the board there are no bits, so there “is 000” is false and “is not 000” is true.",
         ]
     if picture:

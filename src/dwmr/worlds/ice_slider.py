@@ -83,9 +83,10 @@ class IceSlider(GridWorld):
         return make_level(seed, self.min_solution)
 
     def task(self, number: int, kind: str = "", seed: int = 0) -> Task:
-        longer_than = int((kind or self.task_kinds[0]).removeprefix("min_solution_"))
+        kind = kind or self.task_kinds[0]
+        longer_than = int(kind.removeprefix("min_solution_"))
         task = super(IceSlider, replace(self, min_solution=longer_than)).task(number, kind, seed)
-        name = f"{task.name}, kind: more than {longer_than} actions"
+        name = f"{task.name}, kind {kind}"
         return replace(task, name=name, generator=rng(seed, "planning", self.name, number, longer_than))
 
 
