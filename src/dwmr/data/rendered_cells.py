@@ -70,7 +70,7 @@ def _drawn_anew(transitions: Transitions) -> bool:
     first, second = transitions.same_state_pairs()
     some = np.linspace(0, len(first) - 1, min(PAIRS_LOOKED_AT, len(first))).astype(int)
     equal = [np.array_equal(transitions.next_obs[first[at]], transitions.obs[second[at]]) for at in some]
-    return len(equal) > 1 and np.mean(equal) < 0.5
+    return len(equal) > 1 and sum(equal) < len(equal) / 2
 
 
 def find_rendered_grid(transitions: Transitions) -> CellGrid | None:

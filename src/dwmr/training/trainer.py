@@ -135,8 +135,8 @@ def train_many(
     recipe = Recipe(configs[0], train) if configs[0].model == "auto" and len(taken) < len(folders) else None
     if configs[0].model == "auto" and taken:
         configs = [read_info(taken[0]).config] * len(configs)
-    elif recipe is not None:
-        configs = [_with_predictor(recipe, seeds[0], where, fast, progress)] * len(configs)
+    elif recipe is not None and val is not None:
+        configs = [_with_predictor(recipe, val, seeds[0], where, fast, progress)] * len(configs)
 
     cells = CELLS[configs[0].encoder](train.image_shape) if configs[0].by_cell else 1
     family = objective or shared_objective(configs, cells)
@@ -176,16 +176,18 @@ def train_many(
     return results
 
 
-def _with_predictor(recipe: Recipe, seed: int, device: torch.device, fast: str, progress: bool | None) -> Config:
-    """The configuration with the predictor to train: of those that suit, the simplest one that is exact after a short
-    training, on transitions held out from the training data, else the most exact one."""
+def _with_predictor(
+    recipe: Recipe, val: Transitions, seed: int, device: torch.device, fast: str, progress: bool | None
+) -> Config:
+    """The configuration with the predictor to train: of those that suit, the simplest one that is exact on held-out
+    transitions after a short training, else the most exact one."""
     config, train_on, names = recipe.config, recipe.train, recipe.predictors()
     if recipe.found is None or len(names) == 1:
         return config.replace(predictor=names[0])
     sizes = train_on.image_shape, train_on.n_actions
     model = world_model.build_model(config, *sizes, decoder=False, seed=seed).to(device)
     recipe.start(model, seed, progress)
-    learned, held_out = hold_out(coded(model, train_on))
+    learned, held_out = coded(model, train_on), coded(model, val)
     scores: dict[str, float] = {}
     for name in names:
         run = train(
