@@ -8,26 +8,28 @@ ROWS, COLS, PIXELS, SYMBOLS = 4, 3, 8, 3
 MARGIN = 2  # blank pixels around what a cell shows
 
 
-def rendered(count: int = 1200, seed: int = 0, *, noise: int = 60) -> tuple[Transitions, np.ndarray]:
-    """Boards of which each action changes one cell, in episodes of 20 steps, with fresh noise in every frame; and the
-    symbols of the next boards."""
+def rendered(count: int = 1200, seed: int = 0, *, whole: bool = False) -> tuple[Transitions, np.ndarray]:
+    """Boards of which each action changes one cell, or the whole, in episodes of 20 steps, with fresh noise in every
+    frame; and the symbols of the next boards."""
     generator = np.random.default_rng(seed)
     pictures = np.random.default_rng(7).integers(0, 2, (SYMBOLS, PIXELS - 2 * MARGIN, PIXELS - 2 * MARGIN)) * 150
     tiles = np.pad(pictures, ((0, 0), (MARGIN, MARGIN), (MARGIN, MARGIN)))
     boards = np.empty((count, 2, ROWS, COLS), int)
     for step in range(count):
         boards[step] = generator.integers(0, SYMBOLS, (ROWS, COLS)) if step % 20 == 0 else boards[step - 1, 1]
-        boards[step, 1, generator.integers(ROWS), generator.integers(COLS)] = generator.integers(SYMBOLS)
+        place = slice(None) if whole else (generator.integers(ROWS), generator.integers(COLS))
+        boards[step, 1][place] = generator.integers(SYMBOLS, size=boards[step, 1][place].shape)
     frames = tiles[boards].transpose(1, 0, 2, 4, 3, 5).reshape(2, count, 1, ROWS * PIXELS, COLS * PIXELS)
-    now, then = np.clip(frames + generator.integers(0, noise, frames.shape), 0, 255).astype(np.uint8)
+    now, then = np.clip(frames + generator.integers(0, 60, frames.shape), 0, 255).astype(np.uint8)
     actions = generator.integers(0, 2, count)
     transitions = Transitions(now, actions, then, n_actions=2, episode=np.arange(count) // 20)
     return transitions, boards[:, 1].reshape(count, -1)
 
 
-def test_the_grid_is_found_under_noise_and_stays_inside_of_the_image() -> None:
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_grid_is_found_under_noise_and_stays_inside_of_the_image(whole: bool) -> None:
     """Blank margins would allow cells that begin up to two pixels earlier or later."""
-    grid = find_rendered_grid(rendered()[0])
+    grid = find_rendered_grid(rendered(whole=whole)[0])
     assert grid is not None
     assert (grid.rows, grid.cols, grid.height, grid.width, grid.top, grid.left) == (ROWS, COLS, PIXELS, PIXELS, 0, 0)
 

@@ -17,7 +17,7 @@ from dwmr.data.cell_grid import CellGrid, axis_divisions
 from dwmr.data.transitions import Transitions
 from dwmr.seeding import rng
 
-GRID_FRAMES = 5000  # transitions from which the grid is found, evenly over the data
+GRID_FRAMES = 5000  # pairs of frames of one state from which the grid is found, evenly over the data
 GRID_PRODUCTS = 2e11  # multiplications that finding it may take; fewer transitions are used for large images
 APART = (0, 4, 8)  # rows between the pixels that are compared along a row, and columns likewise
 SURE = 5.0  # standard deviations by which a pixel's variance from state to state must exceed chance
@@ -77,9 +77,11 @@ def find_rendered_grid(transitions: Transitions) -> CellGrid | None:
     """The grid within whose cells pixels vary together; None if no pixel varies from state to state."""
     channels, height, width = transitions.image_shape
     most = GRID_PRODUCTS / (2 * len(APART) * channels * height * width * (height + width))
-    count = min(GRID_FRAMES, len(transitions), max(500, int(most)))
-    chosen = np.linspace(0, len(transitions) - 1, count).astype(int)
-    now, then = (frames[chosen].astype(np.float32) / 255 for frames in (transitions.obs, transitions.next_obs))
+    first, second = transitions.same_state_pairs()
+    count = min(GRID_FRAMES, len(first), max(500, int(most)))
+    chosen = np.linspace(0, len(first) - 1, count).astype(int)
+    pairs = transitions.next_obs[first[chosen]], transitions.obs[second[chosen]]
+    now, then = (frames.astype(np.float32) / 255 for frames in pairs)
     now, then = now - now.mean(0), then - then.mean(0)
     variance = (now * then).mean(0)
     variance = np.where(variance > SURE * np.sqrt(now.var(0) * then.var(0) / count), variance, 0)
@@ -95,7 +97,7 @@ def find_rendered_grid(transitions: Transitions) -> CellGrid | None:
 def _together(now: np.ndarray, then: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """How much more two rows of pixels vary together than if all pixels varied alike, (H, H); its sum is 0.
 
-    Squared covariances between a frame and the next, less what chance gives, as shares of their sum; less the same
+    Squared covariances between two frames of a state, less what chance gives, as shares of their sum; less the same
     shares if every pair of pixels were fully correlated.
     """
     count = len(now)
