@@ -24,7 +24,7 @@ DATA_HELP = (
 REPLACE_HELP = "Let a new search replace the JSON file of another one. The search in --storage is never deleted."
 TABLE_HELP = (
     "table1: comparison of the paper's six models; table2: training schemes; table3: ablations; strong: our strong "
-    "presets (see dwmr presets)."
+    "presets (see dwmr presets); worlds: presets for any images, on all worlds of dwmr collect."
 )
 ONLY_HELP = "Limit to a row such as dwmr, a column such as 8puzzle, or a cell such as dwmr,8puzzle. Can be repeated."
 RUNS_HELP = "Number of runs per cell of the table, each with a different seed."
