@@ -77,6 +77,13 @@ def test_without_labels_only_the_label_free_part_is_returned():
     assert report["rollout"]["4"] == {"bits": 100, "exact": 100, "copy_bits": 100, "copy_exact": 100}
 
 
+def test_every_frame_is_encoded_once() -> None:
+    model, train, test, sizes = ring_model(), ring_transitions(), ring_transitions(50), []
+    model.encoder.register_forward_pre_hook(lambda module, given: sizes.append(len(given[0])))
+    evaluate(model, train=train, test=test)
+    assert sum(sizes) == 2 * (len(train) + len(test))
+
+
 def test_an_evaluation_keeps_the_codes():
     data = ring_transitions()
     (found,) = evaluate_many([ring_model()], train=data, test=data)

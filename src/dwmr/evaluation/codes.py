@@ -122,8 +122,9 @@ def identify(rows: np.ndarray) -> np.ndarray:
 
 
 def _keys(rows: np.ndarray) -> np.ndarray:
-    """A 64-bit hash of each row of whole numbers (N, …)."""
-    flat = rows.reshape(len(rows), -1).astype(np.uint64)
+    """A 64-bit hash of each row of bits or whole numbers (N, …)."""
+    flat = rows.reshape(len(rows), -1)
+    flat = (np.packbits(flat, axis=1) if flat.dtype == bool else flat).astype(np.uint64)
     return flat @ rng(0, "row hashes").integers(2**64, size=flat.shape[1], dtype=np.uint64)
 
 

@@ -108,11 +108,12 @@ def evaluate_many(
     models[0].check_fits(train, "train")
     models[0].check_fits(test, "test")
     groups = _label_groups(train, test)
-    probes = _fit_probes(models, train, groups, seed)
+    of_train = _codes_of_all(models, train.obs) if groups else torch.empty(0)
+    probes = _fit_probes(models[0].probe, of_train, groups, seed)
     baselines = _merge_groups({name: _baselines(labels) for name, labels in groups.items()})
     obs, next_obs = _on_device(test.obs, models[0]), _on_device(test.next_obs, models[0])
     states = _states(groups)
-    train_frames = [_on_device(frames, models[0]) for frames in (train.obs, train.next_obs)] if groups else []
+    of_train_next = _codes_of_all(models, train.next_obs) if groups else torch.empty(0)
     evaluations, known = [], None
     for number, model in enumerate(models):
         probe_of = {name: fitted[number] for name, fitted in probes.items()}
@@ -130,10 +131,8 @@ def evaluate_many(
                 bounds = {name: labels.scores(*read[name], score) for name, labels in groups.items()}
                 figures["intervals"] = _merge_groups(bounds, mean=False) | {"units": int(units.max()) + 1}
             health |= confusions(as_bits(codes), states["before"])
-            of_train = (as_bits(model.encode(frames)) for frames in train_frames)
-            known = KnownCodes(
-                np.concatenate([as_bits(codes), as_bits(next_codes), *of_train]), np.concatenate([*states.values()])
-            )
+            every = codes, next_codes, of_train[number], of_train_next[number]
+            known = KnownCodes(np.concatenate([as_bits(part) for part in every]), np.concatenate([*states.values()]))
             exact = (predicted == next_codes).all(1).cpu().numpy()
             unique = known.unique(as_bits(next_codes), states["after"])
             health["exact_unique"] = 100 * float((exact & unique).mean())
@@ -169,20 +168,19 @@ def _states(groups: Mapping[str, _Labels]) -> dict[str, np.ndarray]:
     return {name: np.concatenate([getattr(each, name) for each in groups.values()], axis=1) for name in names if groups}
 
 
-def _fit_probes(
-    models: Sequence[WorldModel], train: Transitions, groups: Mapping[str, _Labels], seed: int
-) -> dict[str, list[Probe]]:
-    """The probes of each group, one for each model. A named group that does not fill the cells of a grid is read from
-    all bits."""
-    if not groups:
-        return {}
-    frames = _on_device(train.obs, models[0])
-    codes = torch.stack([model.encode(frames) for model in models])
+def _codes_of_all(models: Sequence[WorldModel], images: np.ndarray) -> Tensor:
+    """The codes (S, N, K) that S models give to the same frames."""
+    frames = _on_device(images, models[0])
+    return torch.stack([model.encode(frames) for model in models])
+
+
+def _fit_probes(kind: str, codes: Tensor, groups: Mapping[str, _Labels], seed: int) -> dict[str, list[Probe]]:
+    """The probes of each group, one for each model, fitted to the codes (S, N, K) of the training frames. A named group
+    that does not fill the cells of a grid is read from all bits."""
     probes = {}
     for name, labels in groups.items():
         fits = name == SINGLE or codes.shape[2] % labels.before.shape[1] == 0
-        kind = models[0].probe if fits else "affine"
-        probes[name] = fit_probes(codes, labels.train_before, labels.n_classes, kind, seed)
+        probes[name] = fit_probes(codes, labels.train_before, labels.n_classes, kind if fits else "affine", seed)
     return probes
 
 
