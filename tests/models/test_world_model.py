@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from dwmr import InputError, WorldModel, preset
+from dwmr.models import world_model
 from dwmr.models.world_model import build_model, image_statistics, resolve_device
 from tests.evaluation.ring import LEFT, RIGHT, draw, ring_model
 
@@ -55,6 +56,17 @@ def test_chunks_change_nothing():
     actions = np.array([[0, 1], [2, 2], [1, 0], [0, 0], [1, 1], [2, 0], [0, 2]])
     assert torch.equal(model.imagine(bits, actions, batch=2), model.imagine(bits, actions))
     assert torch.equal(model.decode(bits, batch=4), model.decode(bits))
+
+
+def test_large_images_are_encoded_and_decoded_few_at_once(monkeypatch):
+    model, images, sizes = small_model(), random_images(7, 2, 9, 7), []
+    bits, drawn = model.encode(images), model.decode(model.encode(images))
+    monkeypatch.setattr(world_model, "NUMBERS_AT_ONCE", 3 * 2 * 9 * 7)  # three images; the largest power of two is two
+    for network in (model.encoder, model.decoder):
+        network.register_forward_pre_hook(lambda module, given: sizes.append(len(given[0])))
+    assert torch.equal(model.encode(images), bits)
+    assert torch.equal(model.decode(bits), drawn)
+    assert sizes == [2, 2, 2, 1] * 2
 
 
 def test_imagination_repeats_prediction():

@@ -27,7 +27,8 @@ from dwmr.seeding import rng
 
 Array = np.ndarray | Tensor
 
-NUMBERS_AT_ONCE = 2**25  # pixels that are encoded at once on a GPU
+NUMBERS_AT_ONCE = 2**25  # pixels that are encoded or decoded at once
+IMAGES_AT_ONCE = 1024  # the same in images, where more are no faster
 
 _NETWORKS: dict[str, Mapping[str, Callable[..., nn.Module]]] = {
     "encoder": ENCODERS,
@@ -106,8 +107,8 @@ class WorldModel(nn.Module):
     def encode(self, images: Array, batch: int | None = None) -> Tensor:
         """uint8 images (N, C, H, W) to bool (N, K)."""
         self._check_images(images)
-        on_gpu = self.device.type == "cuda"
-        batch = batch or (max(1, NUMBERS_AT_ONCE // math.prod(self.image_shape)) if on_gpu else 1024)
+        most = max(1, NUMBERS_AT_ONCE // math.prod(self.image_shape))
+        batch = batch or (most if self.device.type == "cuda" else self._images_at_once())
         return self._in_parts(lambda x: _as_bits(self.encoder(self.normalize(x))), batch, images)
 
     def predict(self, bits: Array, actions: Array, batch: int = 4096) -> Tensor:
@@ -118,7 +119,7 @@ class WorldModel(nn.Module):
         """bool (N, K) and actions (N, T) to the imagined bool (N, T, K), each step from the last one's bits."""
         return self._in_parts(self._roll, batch, *self._check_codes(bits, actions, action_axes=2))
 
-    def decode(self, bits: Array, batch: int = 1024) -> Tensor:
+    def decode(self, bits: Array, batch: int | None = None) -> Tensor:
         """bool (N, K) to uint8 images (N, C, H, W); only for models trained with a decoder."""
         decoder = self.decoder
         if decoder is None:
@@ -128,7 +129,12 @@ class WorldModel(nn.Module):
             pixels = decoder(codes.to(self.mean.dtype)) * self.std[:, None, None] + self.mean[:, None, None]
             return (pixels.clamp(0, 1) * 255).round().to(torch.uint8)
 
-        return self._in_parts(draw, batch, self._check_bits(bits))
+        return self._in_parts(draw, batch or self._images_at_once(), self._check_bits(bits))
+
+    def _images_at_once(self) -> int:
+        """A power of two, as the CPU's kernels take whole vectors of images."""
+        most = max(1, NUMBERS_AT_ONCE // math.prod(self.image_shape))
+        return min(IMAGES_AT_ONCE, 2 ** (most.bit_length() - 1))
 
     def _next_bits(self, bits: Tensor, actions: Tensor) -> Tensor:
         return _as_bits(self.predictor(bits.to(self.mean.dtype), self.one_hot(actions)))

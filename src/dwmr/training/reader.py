@@ -35,14 +35,15 @@ FALLING = 0.3  # as many more updates, as a share of those before, with a fallin
 CHECKED = 0.05  # share of the pairs that are kept for the checks
 MAX_CHECKED = 2000
 SAMPLE = 500  # frames for the statistics of the pixels
-READ = 5000  # frames that are read for the drawings of the symbols
+READ = 5000  # frames that are read for the drawings of the symbols, at most
+READ_CELLS = 1_000_000  # cells of these frames, at most
 SHIFT = 1 / 14  # frames are moved by up to this share of a cell's side, so that they are not learned by heart
 
 
 def teach_reader(
     model: WorldModel, train: Transitions, named: NamedCells, seed: int, progress: bool | None = None
 ) -> None:
-    """Train the model's encoder, a `SymbolReader`, and leave it at its best."""
+    """Train the model's encoder, a `SymbolReader`, until it gains nothing any more."""
     reader = model.encoder
     if not isinstance(reader, SymbolReader):
         raise TypeError(f"only a SymbolReader can be taught, got {type(reader).__name__}")
@@ -106,7 +107,8 @@ def teach_reader(
 @torch.no_grad()
 def draw_what_is_read(model: WorldModel, train: Transitions, named: NamedCells) -> np.ndarray:
     """The mean drawing of each symbol, uint8 (S, C, height, width), by what the model's encoder reads."""
-    chosen = named.first[np.linspace(0, len(named.first) - 1, min(READ, len(named.first))).astype(int)]
+    count = min(READ, max(1, READ_CELLS // named.grid.count), len(named.first))
+    chosen = named.first[np.linspace(0, len(named.first) - 1, count).astype(int)]
     codes = model.encode(train.next_obs[chosen]).unflatten(1, (-1, named.grid.count)).transpose(1, 2)
     symbols = model.encoder.get_buffer("codes")
     names = (codes[:, :, None] == symbols).all(3).byte().argmax(2).cpu().numpy()
