@@ -7,7 +7,7 @@ pixels are made at once from the four columns they see, which fills the matrix u
     convolve         a matrix product for each tap or row of taps; with turned weights, the input's gradient
     weight_gradient  output gradients times inputs, summed over groups of pixels, then over groups
 
-`triton_encode` and `triton_decode` make whole networks of them. Products use the matrix units in TF32, as stock
+`triton_blocks` makes whole networks of them. Products use the matrix units in TF32, as stock
 convolutions do by default. Half precision has as many digits, at half the bytes: between the layers the networks'
 activations and gradients lie in it (`STORAGE`), while sums are in single precision. Since gradients are small, each
 run's are multiplied by a power of two on the way (`scaled`).
