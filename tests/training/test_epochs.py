@@ -329,6 +329,28 @@ def test_a_buffer_may_be_changed_in_place_in_any_way():
     assert [float(network.seen) for network in networks] == [2.0, 2.0]
 
 
+class Counting(nn.Module):
+    """An encoder that keeps the sizes of the batches it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last, self.sizes = nn.Linear(3 * 64 * 64, 12), []
+
+    def forward(self, images):
+        self.sizes.append(len(images))
+        return self.last(images.flatten(1))
+
+
+def test_a_finished_encoder_sees_every_frame_once(ice):
+    config = dwmr.preset("generic/dwmr", model="predictor", scheme="predictor_alone", epochs=3, batch_size=32)
+    encoder = Counting()
+    run = dwmr.train(config, train=ice[:64], val=ice[64:96], encoder=encoder, progress=False)
+    assert [size for size in encoder.sizes if size > 2] == [64, 64, 32, 32]  # two zeros show what it returns
+    codes, next_codes = run.model.encode(ice[64:96].obs), run.model.encode(ice[64:96].next_obs)
+    exact = (run.model.predict(codes, ice[64:96].actions) == next_codes).all(1).float().mean()
+    assert run.metrics[-1]["val"]["exact_next"] == pytest.approx(100 * float(exact))
+
+
 def test_hyperparameters_of_one_run_are_scalars_and_of_several_have_the_run_axis():
     assert isinstance(new_hyper(CPU), Hyper)
     assert new_hyper(CPU).lr.shape == ()

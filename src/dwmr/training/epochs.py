@@ -39,11 +39,15 @@ class EpochRunner:
     An update reads its place in the epoch from a counter on the device and adds its figures to buffers there, so it can
     be recorded: what changes over a run (weights of the terms, learning rate, τ, γ, …) lies in the tensors of
     ``hyper``, and schedules never record again. With ``fast`` updates use accelerated kernels and, on a GPU, are
-    recorded; without it they are the reference.
+    recorded; without it they are the reference. ``codes``: the encoder of the only run is finished, and the loader
+    gives its codes for images.
     """
 
-    def __init__(self, learner: Learner, scheme: Scheme, loader: Loader, hyper: Hyper, *, fast: bool) -> None:
-        self.learner, self.scheme, self.loader, self.hyper, self.fast = learner, scheme, loader, hyper, fast
+    def __init__(
+        self, learner: Learner, scheme: Scheme, loader: Loader, hyper: Hyper, *, fast: bool, codes: bool = False
+    ) -> None:
+        self.learner, self.scheme, self.loader, self.hyper = learner, scheme, loader, hyper
+        self.fast, self.codes = fast, codes
         self.device = loader.device
         self.recorded = fast and self.device.type == "cuda"
         self.graph: torch.cuda.CUDAGraph | None = None
@@ -103,13 +107,16 @@ class EpochRunner:
 
     def agreement(self, val: Transitions) -> list[dict[str, float]]:
         """`dwmr.models.callables.next_code_agreement` of every run. ``val`` is the same after every epoch."""
-        if self.val is None:
-            arrays = (val.obs, val.actions, val.next_obs)
-            on_cpu = self.device.type == "cpu"
-            self.val = [each if on_cpu else torch.from_numpy(np.array(each)).to(self.device) for each in arrays]
+        models = [run.model for run in self.learner.runs]
         with self._kernels():
-            models = [run.model for run in self.learner.runs]
-            return [next_code_agreement(model.encode, model.predict, *self.val) for model in models]
+            if self.val is None and self.codes:
+                self.val = [models[0].encode(val.obs), val.actions, models[0].encode(val.next_obs)]
+            elif self.val is None:
+                arrays = (val.obs, val.actions, val.next_obs)
+                on_cpu = self.device.type == "cpu"
+                self.val = [each if on_cpu else torch.from_numpy(np.array(each)).to(self.device) for each in arrays]
+            encoders = [(lambda codes: codes) if self.codes else model.encode for model in models]
+            return [next_code_agreement(encode, model.predict, *self.val) for encode, model in zip(encoders, models)]
 
     def _update(self) -> None:
         with self._kernels():

@@ -72,7 +72,7 @@ def _runner(job: Job, members: Sequence[Member], loader: Loader, *, codes: bool 
     learner = Learner(states, job.objective, torch.as_tensor(hyper.lr))
     if codes:
         learner.networks |= dict.fromkeys(("encoder", "target"), GivenCodes().to(job.device))
-    return EpochRunner(learner, scheme, loader, hyper, fast=fast)
+    return EpochRunner(learner, scheme, loader, hyper, fast=fast, codes=codes)
 
 
 def _runners(
