@@ -36,10 +36,13 @@ def test_weights_and_figures_are_compared_to_the_last_bit():
 
 @pytest.mark.parametrize("case", GOLDEN)
 def test_the_losses_are_those_of_before(case):
-    """Up to rounding, which differs between machines; `unchanged.py` itself compares weights to the last bit."""
+    """Up to rounding, which differs between processors; `unchanged.py` itself compares weights to the last bit.
+
+    A term near 0 moves by more than its share: locality sums what few bits exceed a threshold by.
+    """
     found = [epoch["terms"] for epoch in unchanged.trained(unchanged.presets()[case]).metrics[:2]]
     for now, before, rounding in zip(found, GOLDEN[case], (1e-2, 3e-2), strict=True):  # rounding errors grow
-        assert now == pytest.approx(before, rel=rounding)
+        assert now == pytest.approx(before, rel=rounding, abs=rounding / 20)
 
 
 def test_only_runs_of_the_older_code_are_marked_as_up_to_date(tmp_path):

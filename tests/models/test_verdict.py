@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -78,6 +80,15 @@ def test_collisions_are_unknown_where_frames_of_a_state_differ() -> None:
     verdict = judge(encode, predict, ring(noise=True))
     assert verdict.figures["collisions"] is None
     assert verdict.word == READABLE
+
+
+@pytest.mark.parametrize("episode", [None, np.arange(1000)])
+def test_collisions_are_unknown_without_two_frames_of_a_state(episode: np.ndarray | None) -> None:
+    data = replace(ring(noise=True), episode=episode)
+    verdict = judge(encode, predict, data, train=data)
+    assert verdict.figures["collisions"] is None
+    assert verdict.word == READABLE
+    assert "because the data has no episodes of two or more steps" in verdict.reason
 
 
 def test_the_lower_bound_is_wilsons() -> None:

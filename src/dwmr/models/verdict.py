@@ -162,7 +162,8 @@ def _word_and_reason(figures: Mapping[str, Any]) -> tuple[str, str]:
         known = f"codes miss at most {max(0.0, figures['unexplained']):.2f}% of what frames of one state have in common"
         wanted, told_apart = MIN_EXACT_RENDERED, figures["unexplained"] <= MAX_UNEXPLAINED
     else:
-        why = "the data has no episodes" if figures["repeated_frames"] is None else "frames of one state differ"
+        unpaired = figures["repeated_frames"] is None
+        why = "the data has no episodes of two or more steps" if unpaired else "frames of one state differ"
         known = f"collisions could not be measured, because {why}"
         wanted, told_apart = MIN_EXACT, False
     if changed < MIN_CHANGED:

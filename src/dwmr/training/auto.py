@@ -75,7 +75,7 @@ class Recipe:
     def trial(self, predictor: str, transitions: int) -> Config:
         """A training of a predictor for a few hundred updates, on codes."""
         epochs = min(self.config.epochs, _epochs(TRIAL_UPDATES, self.config, transitions))
-        return self.config.replace(model="predictor", predictor=predictor, epochs=epochs, cosine_from=epochs // 2)
+        return self.config.replace(predictor=predictor, epochs=epochs, cosine_from=epochs // 2)
 
     def start(self, model: WorldModel, seed: int, progress: bool | None = None) -> None:
         """Give the encoder and the decoder of a new model what was found; a reader learns to read."""

@@ -155,7 +155,6 @@ OBJECTIVES: dict[str, Objective] = {
     "dwmr": Objective(_DWMR),
     "dwmr+ae": Objective(_DWMR | _REC, decoder=True),
     "dwmr+beta-vae": Objective(_DWMR | _REC | _KL, decoder=True, noise=True),
-    "predictor": Objective(_PRED, scheme="predictor_alone"),
     "symbols": Objective(_PRED, decoder=True, scheme="predictor_alone"),
     "strong": Objective(_DWMR),  # DWMR's terms; its presets add what goes beyond the paper
 }

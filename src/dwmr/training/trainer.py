@@ -198,6 +198,7 @@ def _with_predictor(
             fast=fast,
             progress=progress,
             encoder=GivenCodes(),
+            objective=dataclasses.replace(OBJECTIVES[config.model], decoder=False),
         )
         scores[name] = run.metrics[-1]["val"]["exact_next"]
         log.info("auto: the predictor %r has %.2f%% of the next codes exact after a short training", name, scores[name])
@@ -236,7 +237,7 @@ def _make_members(
     folders: Sequence[Path | None],
     own: Mapping[str, Network],
     own_parts: tuple[str, ...],
-    recipe: Recipe | None,
+    recipe: Recipe | None = None,
 ) -> list[Member]:
     """The runs as they begin or go on. Their folders are written only when none of them can be refused any more."""
     train, decoder = job.train, job.objective.decoder
