@@ -98,7 +98,7 @@ class Atom:
     """A condition on a cell. ``shows`` are symbols, of which one may be the edge.
 
     at        the cell ``distance`` steps in ``direction`` is one of ``shows``
-    nearest   the nearest cell in ``direction`` that is one of ``among`` is one of ``shows``; the edge: there is none
+    nearest   the first cell in ``direction`` that is one of ``among`` is one of ``shows``; the edge: there is none
     anywhere  some cell of the board is one of ``shows``
     """
 
@@ -120,7 +120,7 @@ class Atom:
         if self.shows == (symbols.edge,) or len(self.among) == 1:
             some = sign == (self.shows != (symbols.edge,))
             return f"{'some' if some else 'no'} cell {place} is {sought}"
-        return f"the nearest cell {place} with {sought} {'has' if sign else 'does not have'} {shown}"
+        return f"the first {sought} {place} {'is' if sign else 'is missing or not'} {shown}"
 
 
 def all_atoms(symbols: Symbols) -> list[Atom]:
