@@ -37,7 +37,7 @@ class Question:
 
 QUESTIONS = (
     Question("bits", "Does every bit carry information?", 90, 50),
-    Question("stability", "Does a state keep its code when it is drawn again?", 99, 80),
+    Question("stability", "Does a state keep its code when it is rendered again?", 99, 80),
     Question("noise", "Does an image keep its code under slight pixel noise?", 99, 80),
     Question("next", "Is the next code predicted correctly?", 99, 80),
     Question(
@@ -76,11 +76,12 @@ def _findings(certificate: Certificate) -> dict[str, Finding]:
     bits, dead, duplicate = (certificate[name] for name in ("bits", "dead", "duplicate"))
     found["bits"] = 100 * (bits - dead - duplicate) / bits, f"{dead} dead, {duplicate} duplicate of {bits} bits"
 
+    identical = None, "all images of a state are identical in this data"
     found["stability"] = certificate["same_code"], "of the pairs of images of one state have the same code"
     if certificate["redrawn"] is None:
         found["stability"] = None, "the data has no episodes, so no two images are known to show the same state"
     elif certificate["redrawn"] == 0:
-        found["stability"] = None, "all images of a state are identical in this data"
+        found["stability"] = identical
 
     kept = ", ".join(f"{entry['same_code']:.1f}% at {strength}" for strength, entry in certificate["noise"].items())
     found["noise"] = certificate["noise"][NOISE_STRENGTH]["same_code"], f"codes kept: {kept}"
@@ -95,7 +96,8 @@ def _findings(certificate: Certificate) -> dict[str, Finding]:
         found["collisions"] = certificate["collisions"], "of the images have a code that also stands for another state"
         found["consistency"] = certificate["splits"], "of the images show a state that also has another code"
         if certificate["splits"] == 0 and not certificate["redrawn"]:
-            found["consistency"] = None, "no two different images are known to show the same state"
+            unknown = None, "the data has no episodes, so no two different images are known to show the same state"
+            found["consistency"] = unknown if certificate["redrawn"] is None else identical
 
     found["graph"] = None, "no true graphs were given"
     if graphs := certificate.get("graphs"):
