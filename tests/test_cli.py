@@ -202,6 +202,13 @@ def test_help_has_an_example(cli, command):
     assert f"$ dwmr {command}" in out
 
 
+@pytest.mark.parametrize("words", [[], ["train"], ["reproduce"]])
+def test_help_shows_no_type_beside_flags(cli, words):
+    _, out, _ = cli(*words, "--help")
+    assert "--help" in out
+    assert "bool" not in out
+
+
 def test_commands_are_listed_in_the_order_of_use(cli):
     _, out, _ = cli("--help")
     places = [out.index(f" {name} ") for name in ("collect", "train", "evaluate", "certify", "plan", "reproduce")]

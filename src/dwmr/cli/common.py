@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
+from typer.core import TyperCommand, TyperGroup
 
 from dwmr.config import parse_option
 from dwmr.data.collect import cached_world
@@ -23,7 +24,6 @@ ABOUT = (
     "Learn Boolean world models from images and discrete actions. An encoder turns an image into bits, its code; a "
     "predictor turns a code and an action into the next code."
 )
-app = typer.Typer(help=ABOUT, no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False)
 MOST_SEEDS = 1000
 SPLITS = ("train", "val", "test")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -31,9 +31,39 @@ out = Console()
 err = Console(stderr=True, highlight=False)
 
 
+class WithoutFlagTypes(TyperCommand):
+    """A command whose help shows no type of value beside flags, which take none; not even beside ``--help``."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
+
+class GroupWithoutFlagTypes(TyperGroup):
+    """The same for the app."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
+
+def _without_types(params: list[Any]) -> list[Any]:
+    for each in params:
+        if getattr(each, "is_flag", False):
+            each.metavar = ""
+    return params
+
+
+app = typer.Typer(
+    cls=GroupWithoutFlagTypes,
+    help=ABOUT,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+
+
 def flag(name: str, explanation: str) -> Any:
     """An option without a value."""
-    return typer.Option(name, metavar="", help=explanation)
+    return typer.Option(name, help=explanation)
 
 
 def _known_split(name: str) -> str:
@@ -68,14 +98,10 @@ Horizon = Annotated[int, typer.Option(help="Length of the longest roll-out, in s
 AsJson = Annotated[bool, flag("--json", "Print the results as one JSON object.")]
 
 
-def example(*lines: str) -> str:
-    """Examples at the end of a command's help."""
-    return "\n\n".join(["**Examples**", *(f"  $ {line}" for line in lines)])
-
-
 def command(*examples: str, name: str | None = None) -> Callable[[Command], Command]:
-    """Register a command, with examples of its use for --help."""
-    return app.command(name, epilog=example(*examples))
+    """Register a command, with examples of its use at the end of its --help."""
+    shown = "\n\n".join(["**Examples**", *(f"  $ {line}" for line in examples)])
+    return app.command(name, cls=WithoutFlagTypes, epilog=shown)
 
 
 def say(line: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import typer
 
 from dwmr.cli import common
-from dwmr.cli.common import app, example, open_run, say
+from dwmr.cli.common import command, open_run, say
 from dwmr.data.image_files import read_image
 from dwmr.errors import InputError, unknown
 from dwmr.files import check_output
@@ -27,12 +27,10 @@ IMAGE_HELP = "For pddl: image of the problem's {}, as PNG, or as .npy (uint8, sh
 PDDL_NAME = re.compile("[a-z][a-z0-9-]*")
 
 
-@app.command(
-    epilog=example(
-        "dwmr export runs/ice --to onnx --out ice-onnx",
-        "dwmr export runs/ice --to pddl --out ice-pddl --task 0",
-        "dwmr export runs/mine --to pddl --out mine-pddl --start now.png --goal then.png",
-    )
+@command(
+    "dwmr export runs/ice --to onnx --out ice-onnx",
+    "dwmr export runs/ice --to pddl --out ice-pddl --task 0",
+    "dwmr export runs/mine --to pddl --out mine-pddl --start now.png --goal then.png",
 )
 def export(
     run: common.RunFolder,

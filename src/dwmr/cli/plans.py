@@ -9,7 +9,7 @@ import torch
 import typer
 
 from dwmr.cli import common, tables
-from dwmr.cli.common import app, example, flag, load_data, open_model, say
+from dwmr.cli.common import command, flag, load_data, open_model, say
 from dwmr.data.image_files import read_image
 from dwmr.data.transitions import Splits
 from dwmr.errors import InputError, unknown
@@ -58,12 +58,10 @@ Seconds = Annotated[float, typer.Option(help="Time limit of one search, in secon
 StripPath = Annotated[Path | None, typer.Option("--strip", help="Draw the plan as a strip of images in this PNG file.")]
 
 
-@app.command(
-    epilog=example(
-        "dwmr plan runs/ice --start now.png --goal there.png",
-        "dwmr plan runs/ice --start now.png --goal there.png --planner astar --strip plan.png",
-        "dwmr plan runs/mine --data data/mine --start now.png --goal there.png",
-    )
+@command(
+    "dwmr plan runs/ice --start now.png --goal there.png",
+    "dwmr plan runs/ice --start now.png --goal there.png --planner astar --strip plan.png",
+    "dwmr plan runs/mine --data data/mine --start now.png --goal there.png",
 )
 def plan(
     run: common.RunFolder,
@@ -106,9 +104,10 @@ def plan(
     _report(run, model, shown, figures, strip, as_json)
 
 
-@app.command(
-    "plan-level",
-    epilog=example("dwmr plan-level runs/ice", "dwmr plan-level runs/ice --task 3 --planner astar --strip acted.png"),
+@command(
+    "dwmr plan-level runs/ice",
+    "dwmr plan-level runs/ice --task 3 --planner astar --strip acted.png",
+    name="plan-level",
 )
 def plan_level(
     run: common.RunFolder,
@@ -160,13 +159,11 @@ def plan_level(
     _report(run, model, shown, figures, strip, as_json)
 
 
-@app.command(
-    "plan-tasks",
-    epilog=example(
-        "dwmr plan-tasks runs/ice",
-        "dwmr plan-tasks runs/ice --planner breadth_first --planner simulator --trials 20 --json",
-        "dwmr plan-tasks runs/ice --out experiments/results/planning.json",
-    ),
+@command(
+    "dwmr plan-tasks runs/ice",
+    "dwmr plan-tasks runs/ice --planner breadth_first --planner simulator --trials 20 --json",
+    "dwmr plan-tasks runs/ice --out experiments/results/planning.json",
+    name="plan-tasks",
 )
 def plan_tasks(
     run: common.RunFolder,
@@ -238,9 +235,10 @@ def plan_tasks(
         say(f"results: {results}")
 
 
-@app.command(
-    "train-heuristic",
-    epilog=example("dwmr train-heuristic runs/p", "dwmr train-heuristic runs/p --updates 2500 --batch 512"),
+@command(
+    "dwmr train-heuristic runs/p",
+    "dwmr train-heuristic runs/p --updates 2500 --batch 512",
+    name="train-heuristic",
 )
 def train_heuristic(
     run: common.RunFolder,
