@@ -40,7 +40,7 @@ def test_a_task_is_tried_in_its_world(cli, planning_run, planning_data, tmp_path
     status, out, _ = cli(*words, "--strip", tmp_path / "acted.png")
     assert status == 0
     assert "task 0 (level 2000, kind min_solution_8): breadth_first, goal " in out
-    assert "drawn by a decoder fitted afterwards" in out
+    assert "rendered by a decoder fitted afterwards" in out
     status, out, _ = cli(*words, "--task", 54, "--json")
     assert status == 0
     assert json.loads(out)["task"] == "level 2054, kind min_solution_8"

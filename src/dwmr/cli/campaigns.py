@@ -21,10 +21,11 @@ DATA_HELP = (
     common.DATA_HELP.format("Data folder with the splits train and val, not an .npz file", "preset")
     + " Required for the generic/ presets."
 )
-REPLACE_HELP = "Let a new search replace the JSON file of another one. The search in --storage is never deleted."
+REPLACE_HELP = "Replace a JSON file written by a different search. The search in --storage is never deleted."
 TABLE_HELP = (
-    "table1: comparison of the paper's six models; table2: training schemes; table3: ablations; strong: our strong "
-    "presets (see dwmr presets); worlds: presets for any images, on all worlds of dwmr collect."
+    "Of the paper: table1 (comparison of its six models), table2 (training schemes), table3 (ablations). Our own: "
+    "strong (the strong presets, and what each of their parts adds), worlds (auto and generic/ presets, on all worlds "
+    "of dwmr collect)."
 )
 ONLY_HELP = "Limit to a row such as dwmr, a column such as 8puzzle, or a cell such as dwmr,8puzzle. Can be repeated."
 RUNS_HELP = "Number of runs per cell of the table, each with a different seed."
@@ -35,7 +36,7 @@ BUDGET_HELP = (
 )
 AGAIN_HELP = (
     "Repeat stored runs that were made with another version of this package or with other options. By default, runs of "
-    "another version are kept, and the command stops with an error at runs with other options."
+    "another version are kept, and runs with other options cause an error."
 )
 
 
@@ -59,13 +60,14 @@ def tune(
 ) -> None:
     """Search the hyperparameters of a preset.
 
-    It searches the weights and settings of the loss terms, the learning rate, and how they change over the epochs
-    (docs/howto/tune.md lists them), except those given by --set. The first configurations are random, later ones are
-    chosen by the scores so far. The best are trained longer, and the very best are trained again with new seeds.
+    It tunes the learning rate, the weights of the loss terms and other options of training, and how they change over
+    the epochs (docs/howto/tune.md lists them). Options given by --set stay fixed. The first configurations are random,
+    later ones are chosen by the scores so far. The best are trained longer, and the very best are trained again with
+    new seeds.
 
-    The score is measured on the split val. With labels, it is the F1 of the board one step ahead (imagination in dwmr
-    evaluate). Without labels, it measures how much information predicted and encoded codes share, from 0 to the number
-    of bits; higher is better. (It is the sum of their squared canonical correlations.)
+    The score is measured on the split val; higher is better. With labels, it is the F1 of the board one step ahead
+    (imagination in dwmr evaluate). Without labels, it is the sum of the squared canonical correlations between
+    predicted and encoded codes, which says how much information they share (0 to the number of bits).
 
     The search is stored in --storage; after an interruption, the same command continues it. The best configuration is
     written to a JSON file named after --storage: for example, --storage runs/study.journal gives runs/study.json, and
@@ -110,10 +112,10 @@ def reproduce(
     device: common.Device = "auto",
     as_json: common.AsJson = False,
 ) -> None:
-    """Reproduce a table of the paper, or the table of our strong presets. Needs a clone of the repository.
+    """Reproduce a table of the paper, or one of our own. Needs a clone of the repository.
 
     Stored runs are not repeated, so an interrupted command continues when it is started again. The repository comes
-    with our runs of these tables; use --out NEW_FOLDER to train them yourself.
+    with runs of ours; use --out NEW_FOLDER to train all of them yourself.
     """
     made = _from_clone("experiments.reproduce.command")
     options = made.Options(device, budget, again)

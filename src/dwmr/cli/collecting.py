@@ -19,9 +19,10 @@ TRANSITIONS_HELP = (
     "which is also the maximum. Required with --env."
 )
 DIGITS_HELP = (
-    "For worlds drawn with handwritten digits, such as 8puzzle: mnist (downloaded if missing) or sklearn (small digits "
-    "that come with scikit-learn)."
+    "For worlds with handwritten digits, such as 8puzzle: mnist (downloaded if missing) or sklearn (small digits that "
+    "come with scikit-learn)."
 )
+SEEDED = f"the actions, {common.RENDERING}, and where episodes start ({common.FIXED_LEVELS})"
 RENDER_HELP = "With --env: store the images that the environment renders, not its observations."
 
 
@@ -37,9 +38,7 @@ def collect(
     transitions: Annotated[int | None, typer.Option(help=TRANSITIONS_HELP, min=1)] = None,
     digits: Annotated[str, typer.Option(help=DIGITS_HELP)] = "mnist",
     render: Annotated[bool, common.flag("--render", RENDER_HELP)] = False,
-    seed: Annotated[
-        int, common.seed_of("the actions, how images are drawn, and the start states in worlds without levels")
-    ] = 0,
+    seed: Annotated[int, common.seed_of(SEEDED)] = 0,
 ) -> None:
     """Collect data from random actions in a built-in world, or in any Gymnasium environment.
 

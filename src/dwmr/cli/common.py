@@ -24,6 +24,8 @@ ABOUT = (
     "Learn Boolean world models from images and discrete actions. An encoder turns an image into bits, its code; a "
     "predictor turns a code and an action into the next code."
 )
+RENDERING = "how images are rendered (handwriting, noise)"  # decided by --seed
+FIXED_LEVELS = "except in worlds with fixed levels such as iceslider"
 MOST_SEEDS = 1000
 SPLITS = ("train", "val", "test")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -72,9 +74,9 @@ def _known_split(name: str) -> str:
     return name
 
 
-def seed_of(drawn: str) -> Any:
+def seed_of(decided: str) -> Any:
     """The option ``--seed``, with what it decides."""
-    return typer.Option(help=f"Random seed. It decides {drawn}.", min=0)
+    return typer.Option(help=f"Random seed. It decides {decided}.", min=0)
 
 
 Device = Annotated[str, typer.Option(help="auto (a GPU if there is one, else the CPU), cpu, cuda or cuda:N.")]

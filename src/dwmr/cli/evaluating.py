@@ -23,6 +23,7 @@ LEVELS_HELP = (
     "to which) is compared with the true one. The true graph is known only for built-in worlds with few states per "
     "level. 0 skips the comparison."
 )
+CERTIFY_SEEDED = f'the pixel noise added for the question "noise", and {common.RENDERING} for the question "graph"'
 
 
 @command(
@@ -84,7 +85,7 @@ def certify(
     split: common.Split = "test",
     horizon: common.Horizon = 1000,
     levels: Annotated[int, typer.Option(help=LEVELS_HELP, min=0, max=MAX_LEVELS)] = MAX_LEVELS,
-    seed: Annotated[int, common.seed_of("the pixel noise, and how the images of the true graphs are drawn")] = 0,
+    seed: Annotated[int, common.seed_of(CERTIFY_SEEDED)] = 0,
     device: common.Device = "auto",
     as_json: common.AsJson = False,
 ) -> None:

@@ -24,6 +24,7 @@ FILES = {"onnx": (ENCODER, PREDICTOR), "pddl": EXPORTED}
 CHECKED = 2000  # images on which an ONNX export is checked
 PROBLEM_HELP = f"For pddl: also write this task of the run's built-in world as a problem. {common.TASK_HELP}"
 IMAGE_HELP = "For pddl: image of the problem's {}, as PNG, or as .npy (uint8, shape C, H, W or H, W, C). Needs --{}."
+SEEDED = f"the start and goal of --task ({common.FIXED_LEVELS}), and {common.RENDERING}"
 PDDL_NAME = re.compile("[a-z][a-z0-9-]*")
 
 
@@ -41,7 +42,7 @@ def export(
     start: Annotated[Path | None, typer.Option(help=IMAGE_HELP.format("start", "goal"))] = None,
     goal: Annotated[Path | None, typer.Option(help=IMAGE_HELP.format("goal", "start"))] = None,
     overwrite: common.Overwrite = False,
-    seed: Annotated[int, common.seed_of("how the images of --task are drawn")] = 0,
+    seed: Annotated[int, common.seed_of(SEEDED)] = 0,
     device: common.Device = "auto",
     as_json: common.AsJson = False,
 ) -> None:

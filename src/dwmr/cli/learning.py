@@ -56,8 +56,8 @@ def train(
     """Train a world model.
 
     A preset is a named configuration. For your own data, start with auto. It chooses networks and settings from the
-    data, and ends with a verdict on the model: exact (good enough for planning), readable (good enough for reading
-    states from its codes, but not for planning), or failed (good enough for neither; exit status 3). In Python,
+    data, and ends with a verdict on the model: exact (good enough for planning), readable (good enough for recovering
+    the state from a code, but not for planning), or failed (good enough for neither; exit status 3). In Python,
     dwmr.fit does the same. If auto fails, or if you want to choose the settings yourself, use generic/strong or another
     generic/ preset, and tune it with dwmr tune. The settings of all other presets were chosen for the world in their
     name.
@@ -107,7 +107,7 @@ def presets(as_json: common.AsJson = False) -> None:
 
     The preset auto chooses networks and settings from your data. All other presets are named WORLD/MODEL. The model
     dwmr is the method of the paper; strong adds our improvements; ae, beta-vae, deepcubeai, dwmr+ae and dwmr+beta-vae
-    are the other models of the paper. The 8-puzzle also has strong-grid, whose encoder is told where the tiles are and
+    are the other models of the paper. The 8-puzzle also has strong-grid, whose encoder knows where the tiles are and
     reads each of them separately. The presets generic/MODEL hold start values for your own data, to be tuned with dwmr
     tune.
     """

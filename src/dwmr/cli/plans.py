@@ -36,10 +36,10 @@ DATA_HELP = (
 )
 IMAGE_HELP = "Image of the {}, as PNG, or as .npy (uint8, shape C, H, W or H, W, C)."
 PLANNER_HELP = (
-    "breadth_first finds a shortest plan. astar is for larger worlds: guided by a heuristic (an estimate of the "
-    "remaining actions, see dwmr train-heuristic), it visits fewer states. Its plans are shortest if the heuristic "
-    "never overestimates. batch_astar is for larger worlds on a GPU: it visits 10,000 states at a time, and its plans "
-    "need not be shortest."
+    "breadth_first finds a shortest plan. astar is for larger worlds: it visits fewer states, because a heuristic "
+    "estimates the remaining actions (the one trained by dwmr train-heuristic if there is one, else a default). Its "
+    "plans are shortest if the heuristic never overestimates. batch_astar is similar but visits 10,000 states at a time, "
+    "best on a GPU; its plans need not be shortest."
 )
 OnePlanner = Annotated[str, typer.Option(help=PLANNER_HELP)]
 ENTRIES_HELP = (
@@ -49,11 +49,15 @@ ENTRIES_HELP = (
     "baselines."
 )
 TRIALS_HELP = (
-    "Number of tasks of each kind. Default: all, which is 100 (8-puzzle: 200). IceSlider has two kinds: min_solution_8 "
-    "(more than 8 actions needed) and min_solution_1 (more than 1 needed, usually at most 8). Every other world has "
-    "one kind."
+    "Number of tasks of each kind. Default: all, which is 100 (8-puzzle: 200). IceSlider has two kinds, with 100 tasks "
+    "each: min_solution_8 (more than 8 actions needed; dwmr plan-level has only these) and min_solution_1 (more than 1 "
+    "action needed). Every other world has one kind."
 )
 REPLACE_HELP = "Replace the results that the file already has for these planners and this world; keep all others."
+SEEDED = (
+    f"the random actions, {common.RENDERING}, the tasks ({common.FIXED_LEVELS}), and the networks that the first call "
+    "trains"
+)
 Seconds = Annotated[float, typer.Option(help="Time limit of one search, in seconds.", min=0)]
 StripPath = Annotated[Path | None, typer.Option("--strip", help="Draw the plan as a strip of images in this PNG file.")]
 
@@ -72,7 +76,7 @@ def plan(
     strip: StripPath = None,
     overwrite: common.Overwrite = False,
     data: Annotated[Path | None, typer.Option(help=DATA_HELP)] = None,
-    seed: Annotated[int, common.seed_of("what the first call learns; the search is not random")] = 0,
+    seed: Annotated[int, common.seed_of("the networks that the first call trains; the search is not random")] = 0,
     device: common.Device = "auto",
     as_json: common.AsJson = False,
 ) -> None:
@@ -84,8 +88,8 @@ def plan(
 
     The first call prepares the run: it learns from data which actions are possible in a state, and by how many bits two
     codes of the same state may differ (for example because of noise), so that it recognises the goal. If the model has
-    no decoder, it also trains one for drawing. All of this is stored in RUN/planning, so later calls need neither data
-    nor training.
+    no decoder, it also trains one, which renders codes as images for --strip. All of this is stored in RUN/planning, so
+    later calls need neither data nor training.
     """
     search = find_planner(planner)
     _check_strip(strip, overwrite, [run, data, start, goal])
@@ -117,24 +121,19 @@ def plan_level(
     strip: StripPath = None,
     overwrite: common.Overwrite = False,
     data: WorldData = None,
-    seed: Annotated[
-        int,
-        common.seed_of(
-            "the random actions, how images are drawn, the tasks of some worlds, and what the first call learns"
-        ),
-    ] = 0,
+    seed: Annotated[int, common.seed_of(SEEDED)] = 0,
     device: common.Device = "auto",
     as_json: common.AsJson = False,
 ) -> None:
     """Solve one task of the built-in world that a model was trained on, by acting in it.
 
     A task is a start and a goal; docs/reference/worlds.md says what the tasks of each world are. The agent follows its
-    plan, and plans again when the new image does not match the prediction. When it finds no plan, it takes a random
-    action. It stops:
+    plan, and plans again when the code of the new image differs from the prediction by more bits than two codes of the
+    same state may (see dwmr plan). When it finds no plan, it takes a random action, at most 20 times. It stops:
 
     1. when it believes that it has reached the goal (the task is solved if this is true);
 
-    2. when it finds no plan after 20 random actions in total;
+    2. when it finds no plan and has used up its 20 random actions;
 
     3. after 100 actions in total;
 
@@ -175,20 +174,15 @@ def plan_tasks(
     ] = None,
     overwrite: Annotated[bool, flag("--overwrite", REPLACE_HELP)] = False,
     data: WorldData = None,
-    seed: Annotated[
-        int,
-        common.seed_of(
-            "the random actions, how images are drawn, the tasks of some worlds, and what the first call learns"
-        ),
-    ] = 0,
+    seed: Annotated[int, common.seed_of(SEEDED)] = 0,
     device: common.Device = "auto",
     as_json: common.AsJson = False,
 ) -> None:
     """Measure planning: solve all tasks of the built-in world that a model was trained on, by acting in it.
 
-    Every planner and baseline tries the same tasks, under the rules of dwmr plan-level. A heuristic is not required; if
-    dwmr train-heuristic has trained one, astar, batch_astar and greedy_step use it. With --out, the results of each
-    planner or baseline are added to the file as soon as it has tried all tasks.
+    Every planner and baseline tries the same tasks, under the rules of dwmr plan-level. astar, batch_astar and
+    greedy_step use the heuristic trained by dwmr train-heuristic if there is one, else the default. With --out, the
+    results of each planner or baseline are added to the file as soon as it has tried all tasks.
     """
     names = planner or list(ENTRIES)
     if strange := [name for name in names if name not in ENTRIES]:
@@ -307,7 +301,7 @@ def _report(
     """Draw and print a plan."""
     if strip is not None:
         drawn_by = "a decoder fitted afterwards" if model.decoder is None else "the model's own decoder"
-        save_strip(shown, prepared.load_painter(run, model), strip, f"imagined codes, drawn by {drawn_by}")
+        save_strip(shown, prepared.load_painter(run, model), strip, f"imagined codes, rendered by {drawn_by}")
         figures |= {"strip": str(strip), "drawn_by": drawn_by}
     if as_json:
         common.print_json(figures)
@@ -318,4 +312,4 @@ def _report(
         say(f"the limit of {figures['reason']} was reached: the actions lead near the goal, not to it")
     say(f"{figures['generated']:,} states generated in {figures['seconds']:.2f} s")
     if strip is not None:
-        say(f"strip: {strip}; imagined codes drawn by {figures['drawn_by']}")
+        say(f"strip: {strip}; imagined codes rendered by {figures['drawn_by']}")
