@@ -38,8 +38,8 @@ IMAGE_HELP = "Image of the {}, as PNG, or as .npy (uint8, shape C, H, W or H, W,
 PLANNER_HELP = (
     "breadth_first finds a shortest plan. astar is for larger worlds: it visits fewer states, because a heuristic "
     "estimates the remaining actions (the one trained by dwmr train-heuristic if there is one, else a default). Its "
-    "plans are shortest if the heuristic never overestimates. batch_astar is similar but visits 10,000 states at a time, "
-    "best on a GPU; its plans need not be shortest."
+    "plans are shortest if the heuristic never overestimates. batch_astar is for larger worlds on a GPU: like astar, "
+    "but with 10,000 states at a time, and its plans need not be shortest."
 )
 OnePlanner = Annotated[str, typer.Option(help=PLANNER_HELP)]
 ENTRIES_HELP = (
