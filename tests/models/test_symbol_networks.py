@@ -3,9 +3,12 @@ import pytest
 import torch
 
 from dwmr.data.cell_grid import CellGrid
+from dwmr.data.image_parts import PartLayout
 from dwmr.errors import InputError
 from dwmr.models.symbol_networks import (
     CellPredictor,
+    PartDecoder,
+    PartEncoder,
     PlacePredictor,
     SymbolDecoder,
     SymbolEncoder,
@@ -41,6 +44,26 @@ def test_the_decoder_draws_what_the_encoder_saw(symbols: int) -> None:
     assert ((logits > 0) == cells).all()
     assert decoder(cells.float()).allclose(images)
     assert ((encoder(images + 0.02 * torch.randn(images.shape, generator=generator)) > 0) == cells).all()
+
+
+def test_parts_have_looks_of_their_own_and_some_pixels_are_only_drawn() -> None:
+    grid = PartLayout(1, 2, 3)
+    encoder, decoder = PartEncoder((1, 2, 4), 4, grid, 3), PartDecoder((1, 2, 4), 4, grid, 3)
+    with torch.no_grad():
+        for network, name in ((encoder, "read"), (decoder, "drawn")):
+            network.places.copy_(torch.tensor([[0, 1, 4], [2, 7, 6]]))
+            network.get_buffer(name).copy_(torch.tensor([[True, True, True], [True, True, False]]))
+            network.prototypes.zero_()
+            network.prototypes[0].copy_(torch.tensor([[0.1, 0.2, 0.3], [0.5, 0.2, 0.1], [0.9, 0.9, 0.9]]))
+            network.prototypes[1, :, :2].copy_(torch.tensor([[0.5, 0.5], [0.2, 0.8], [2.0, 2.0]]))
+    images = torch.zeros(1, 1, 2, 4)
+    images.view(-1)[[0, 1, 4]], images.view(-1)[[2, 7]] = torch.tensor([0.9, 0.9, 0.9]), torch.tensor([0.2, 0.8])
+    images.view(-1)[6] = 0.7  # belongs to no part that is read
+    bits = encoder(images) > 0
+    assert bits.tolist() == [[False, True, True, False]]  # symbols 2 and 1, laid out as (bits, parts)
+    drawn = decoder(bits.float())
+    images.view(-1)[6] = 0
+    assert drawn.allclose(images)
 
 
 def test_pixels_between_cells_are_drawn_as_they_always_are() -> None:

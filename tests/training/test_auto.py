@@ -10,6 +10,7 @@ import dwmr
 from dwmr import InputError, Transitions
 from dwmr.models.run_folder import read_info
 from dwmr.training.auto import Recipe, hold_out
+from tests.data.test_image_parts import cakes
 
 SIDE, PIXELS = 4, 6
 SHORT = dwmr.preset("auto", epochs=20)
@@ -102,6 +103,22 @@ def test_a_world_drawn_anew_in_every_frame_is_learned_exactly(tmp_path: Path) ->
     states = np.unique(fresh.obs.reshape(500, -1), axis=0, return_inverse=True)[1].ravel()
     assert len(set(zip(map(bytes, codes.numpy()), states.tolist(), strict=True))) <= len(set(states)) + 5
     assert torch.equal(dwmr.WorldModel.load(tmp_path / "run").encode(noisy.obs), codes)
+
+
+def test_a_world_of_parts_that_are_no_cells_is_learned_exactly(tmp_path: Path) -> None:
+    """Three colours on the sectors of a circle; actions turn the circle, and change the colour of a sector."""
+    generator = np.random.default_rng(0)
+    actions, state = generator.integers(0, 3, 4000), generator.integers(0, 3, (4000, 5))
+    turned = [np.roll(state, 1, axis=1), np.roll(state, -1, axis=1), (state + np.eye(1, 5, dtype=int)) % 3]
+    data = Transitions(cakes(state), actions, cakes(np.choose(actions[:, None], turned)), n_actions=3)
+    run = dwmr.train(SHORT, train=data[:3600], val=data[3600:], out=tmp_path / "run", progress=False)
+    assert (run.config.encoder, run.config.symbols, run.config.bits) == ("parts", 3, 10)
+    assert run.verdict is not None
+    assert run.verdict.word == "exact", run.verdict
+    loaded = dwmr.WorldModel.load(tmp_path / "run")
+    codes = loaded.encode(data.obs)
+    assert torch.equal(codes, run.model.encode(data.obs))
+    assert torch.equal(loaded.decode(codes), torch.from_numpy(data.obs))
 
 
 def test_too_short_a_training_is_not_called_exact() -> None:

@@ -35,8 +35,8 @@ BUDGET_HELP = (
     "Time limit in seconds, from the start of the command: runs expected to exceed it are not started. Default: none."
 )
 AGAIN_HELP = (
-    "Repeat stored runs that were made with another version of this package or with other options. By default, runs of "
-    "another version are kept, and runs with other options cause an error."
+    "Repeat stored runs that were made with another version of this package, or with settings that the preset no "
+    "longer has. By default, runs of another version are kept, and runs with other settings cause an error."
 )
 
 

@@ -107,9 +107,9 @@ def presets(as_json: common.AsJson = False) -> None:
 
     The preset auto chooses networks and settings from your data. All other presets are named WORLD/MODEL. The model
     dwmr is the method of the paper; strong adds our improvements; ae, beta-vae, deepcubeai, dwmr+ae and dwmr+beta-vae
-    are the other models of the paper. The 8-puzzle also has strong-grid, whose encoder knows where the tiles are and
-    reads each of them separately. The presets generic/MODEL hold start values for your own data, to be tuned with dwmr
-    tune.
+    are the other models of the paper. The 8-puzzle also has strong-grid, whose encoder is told how the
+    image divides into the nine cells of the board, and reads each cell separately. The presets generic/MODEL hold start
+    values for your own data, to be tuned with dwmr tune.
     """
     if as_json:
         common.print_json({name: config.to_dict() for name, config in PRESETS.items()})

@@ -129,7 +129,9 @@ def plan_level(
 
     A task is a start and a goal; docs/reference/worlds.md says what the tasks of each world are. The agent follows its
     plan, and plans again when the code of the new image differs from the prediction by more bits than two codes of the
-    same state may (see dwmr plan). When it finds no plan, it takes a random action, at most 20 times. It stops:
+    same state may differ by (see dwmr plan). When it finds no plan, it takes a random action, at most 20 times.
+
+    It stops:
 
     1. when it believes that it has reached the goal (the task is solved if this is true);
 

@@ -2,7 +2,8 @@
 
 A `dwmr.data.cell_grid.CellGrid` says where the cells are, and is part of a run's configuration. `SymbolEncoder`
 compares each cell with the symbols that were found in the training images; `SymbolReader` reads symbols that are drawn
-anew each time, and has to learn it. The decoder draws the symbols.
+anew each time, and has to learn it. The decoder draws the symbols. `PartEncoder` and `PartDecoder` do the same for
+parts of images that are no cells of a grid: where their pixels are is stored with the weights.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dwmr.data.cell_grid import CellGrid
+from dwmr.data.image_parts import PartLayout
 from dwmr.errors import InputError
 from dwmr.models.encoders import ImageShape
 
@@ -23,6 +25,9 @@ SURE = 3.0  # logit of a bit that stays as it is, before anything is learned
 READER_SIDE = 32  # cells with longer sides are read with less resolution
 DROPPED = 0.25  # share of a reader's hidden units left out while it learns
 MAX_MIXING = 4_000_000  # parameters of the predictor's mixing of cells, one per action and pair of cells
+
+
+Layout = CellGrid | PartLayout
 
 
 def bits_per_cell(symbols: int) -> int:
@@ -132,7 +137,7 @@ class SymbolDecoder(nn.Module):
 
     def __init__(self, image_shape: ImageShape, bits: int, grid: CellGrid, symbols: int) -> None:
         super().__init__()
-        self.image_shape, self.depth = image_shape, bits_per_cell(symbols)
+        self.depth = bits_per_cell(symbols)
         places, inside = _pixels(grid, image_shape)
         self.register_buffer("places", places, persistent=False)
         self.register_buffer("inside", inside, persistent=False)
@@ -141,21 +146,64 @@ class SymbolDecoder(nn.Module):
         self.rest = nn.Parameter(torch.zeros(image_shape))  # pixels that belong to no cell
 
     def forward(self, codes: Tensor) -> Tensor:
-        cells = codes.unflatten(-1, (self.depth, -1)).transpose(-2, -1)  # (N, cells, bits)
-        symbols = (cells @ (2 * self.codes - 1).T - self.codes.sum(-1)).argmax(-1)
-        patches = self.prototypes[symbols].unflatten(-1, (self.image_shape[0], -1))  # (N, cells, C, pixels)
-        images = self.rest.flatten(1).expand(len(codes), -1, -1).clone()
-        inside = self.inside.flatten()
-        drawn = patches.transpose(1, 2).flatten(2)[..., inside]
-        images[:, :, self.places.flatten()[inside]] = drawn
-        return images.unflatten(-1, self.image_shape[1:])
+        symbols = _nearest_symbols(codes, self.codes, self.depth)
+        return _drawn(self.prototypes[symbols], self.rest, self.places, self.inside)
+
+
+class PartEncoder(nn.Module):
+    """Each part becomes the bits of the symbol that it resembles most, by squared distance, as in `SymbolEncoder`.
+
+    ``prototypes`` holds what each part looks like; symbols that a part never shows look like no image.
+    """
+
+    codes: Tensor
+    places: Tensor
+    read: Tensor
+
+    def __init__(self, image_shape: ImageShape, bits: int, grid: PartLayout, symbols: int) -> None:
+        super().__init__()
+        self.layout = bits_per_cell(symbols), grid.rows, grid.cols
+        _check_bits(bits, self.layout, symbols)
+        self.register_buffer("places", torch.zeros(grid.count, grid.pixels, dtype=torch.int64))
+        self.register_buffer("read", torch.zeros(grid.count, grid.pixels, dtype=torch.bool))
+        self.register_buffer("codes", symbol_codes(symbols), persistent=False)
+        self.prototypes = nn.Parameter(torch.randn(grid.count, symbols, image_shape[0] * grid.pixels))
+
+    def forward(self, images: Tensor) -> Tensor:
+        patches = _cut(images, self.places, self.read).flatten(-2).transpose(-3, -2)  # (cells, N, C · pixels)
+        centre = self.prototypes.mean(-2, keepdim=True)
+        symbols = self.prototypes - centre
+        nearness = (patches - centre) @ symbols.transpose(-2, -1) - symbols.square().sum(-1)[..., None, :] / 2
+        return _bit_logits(nearness.transpose(-3, -2), self.codes)
+
+
+class PartDecoder(nn.Module):
+    """Draws in each part the symbol whose bits are nearest to those of the code."""
+
+    codes: Tensor
+    places: Tensor
+    drawn: Tensor
+
+    def __init__(self, image_shape: ImageShape, bits: int, grid: PartLayout, symbols: int) -> None:
+        super().__init__()
+        self.depth = bits_per_cell(symbols)
+        self.register_buffer("places", torch.zeros(grid.count, grid.pixels, dtype=torch.int64))
+        self.register_buffer("drawn", torch.zeros(grid.count, grid.pixels, dtype=torch.bool))
+        self.register_buffer("codes", symbol_codes(symbols).float(), persistent=False)
+        self.prototypes = nn.Parameter(torch.zeros(grid.count, symbols, image_shape[0] * grid.pixels))
+        self.rest = nn.Parameter(torch.zeros(image_shape))  # pixels that belong to no part
+
+    def forward(self, codes: Tensor) -> Tensor:
+        symbols = _nearest_symbols(codes, self.codes, self.depth)
+        patches = self.prototypes[torch.arange(symbols.shape[-1], device=symbols.device), symbols]
+        return _drawn(patches, self.rest, self.places, self.drawn)
 
 
 class CellBlock(nn.Module):
     """What a cell sees of the others, added to what it is: its neighbours, its row and its column, and the largest
     value of every channel anywhere."""
 
-    def __init__(self, grid: CellGrid, n_actions: int, channels: int) -> None:
+    def __init__(self, grid: Layout, n_actions: int, channels: int) -> None:
         super().__init__()
         narrow = channels // 4
         self.near = nn.Conv2d(channels, channels, 3, padding=1)
@@ -186,7 +234,7 @@ class CellPredictor(nn.Module):
         image_shape: ImageShape,
         bits: int,
         n_actions: int,
-        grid: CellGrid,
+        grid: Layout,
         symbols: int = 0,
         *,
         channels: int = 48,
@@ -218,7 +266,7 @@ class PlacePredictor(CellPredictor):
     cells, which can carry the content of any cell to any other."""
 
     def __init__(
-        self, image_shape: ImageShape, bits: int, n_actions: int, grid: CellGrid, symbols: int = 0, *, carried: int = 16
+        self, image_shape: ImageShape, bits: int, n_actions: int, grid: Layout, symbols: int = 0, *, carried: int = 16
     ) -> None:
         super().__init__(image_shape, bits, n_actions, grid, symbols)
         depth, channels = self.layout[0], self.first.out_channels
@@ -238,11 +286,16 @@ class PlacePredictor(CellPredictor):
 
 
 CELL_NETWORKS: dict[str, dict[str, Callable[..., nn.Module]]] = {
-    "encoder": {"symbols": SymbolEncoder, "reader": SymbolReader},
+    "encoder": {"symbols": SymbolEncoder, "reader": SymbolReader, "parts": PartEncoder},
     "predictor": {"cells": CellPredictor, "places": PlacePredictor},
-    "decoder": {"symbols": SymbolDecoder},
+    "decoder": {"symbols": SymbolDecoder, "parts": PartDecoder},
 }
-"""Networks that are also given the `CellGrid` and the number of symbols of the configuration, by role and name."""
+"""Networks that are also given the `Layout` and the number of symbols of the configuration, by role and name."""
+
+
+def parse_layout(text: str) -> Layout:
+    """The layout that a configuration describes: cells of a grid, or parts."""
+    return CellGrid.parse(text) if "+" in text or "-" in text else PartLayout.parse(text)
 
 
 def _check_bits(bits: int, layout: tuple[int, int, int], symbols: int) -> None:
@@ -254,6 +307,21 @@ def _check_bits(bits: int, layout: tuple[int, int, int], symbols: int) -> None:
 def _cut(images: Tensor, places: Tensor, inside: Tensor) -> Tensor:
     """The cells of images (N, C, H, W), (N, cells, C, pixels)."""
     return (images.flatten(-2)[..., places] * inside.to(images.dtype)).transpose(-3, -2)
+
+
+def _nearest_symbols(codes: Tensor, of_symbols: Tensor, depth: int) -> Tensor:
+    """The symbol (N, cells) whose bits, (symbols, bits), are nearest to those of each cell."""
+    cells = codes.unflatten(-1, (depth, -1)).transpose(-2, -1)  # (N, cells, bits)
+    return (cells @ (2 * of_symbols - 1).T - of_symbols.sum(-1)).argmax(-1)
+
+
+def _drawn(patches: Tensor, rest: Tensor, places: Tensor, inside: Tensor) -> Tensor:
+    """Images with patches (N, cells, C · pixels) at their places, and elsewhere the pixels of ``rest``."""
+    images = rest.flatten(1).expand(len(patches), -1, -1).clone()
+    inside = inside.flatten()
+    drawn = patches.unflatten(-1, (len(rest), -1)).transpose(1, 2).flatten(2)[..., inside]
+    images[:, :, places.flatten()[inside]] = drawn
+    return images.unflatten(-1, rest.shape[1:])
 
 
 def _bit_logits(symbols: Tensor, codes: Tensor) -> Tensor:

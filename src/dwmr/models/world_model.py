@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dwmr.config import Config
-from dwmr.data.cell_grid import CellGrid
 from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError, unknown
 from dwmr.models.bits import threshold
@@ -21,7 +20,7 @@ from dwmr.models.decoders import DECODERS
 from dwmr.models.encoders import ENCODERS, ImageShape
 from dwmr.models.predictors import PREDICTORS
 from dwmr.models.run_folder import load_weights, read_info, read_tensors
-from dwmr.models.symbol_networks import CELL_NETWORKS
+from dwmr.models.symbol_networks import CELL_NETWORKS, parse_layout
 from dwmr.models.verdict import Verdict
 from dwmr.seeding import rng
 
@@ -266,7 +265,7 @@ def build_model(
             raise InputError(f"this model has a custom {role}: pass it as {role}=…")
         check_network(role, name)
         if name in CELL_NETWORKS[role]:
-            return CELL_NETWORKS[role][name](image_shape, *sizes, CellGrid.parse(config.cells), config.symbols)
+            return CELL_NETWORKS[role][name](image_shape, *sizes, parse_layout(config.cells), config.symbols)
         return _NETWORKS[role][name](image_shape, *sizes)
 
     with torch.random.fork_rng(devices=[]):

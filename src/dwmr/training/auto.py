@@ -1,8 +1,9 @@
 """The recipe for any world: chooses networks and settings from the training transitions alone.
 
 If the images are drawn cell by cell, from few symbols, the encoder names the symbol of every cell. Where a symbol
-always looks the same it is ready without training; where it is drawn anew each time, it first learns to read. What is
-left is to learn the predictor, on codes. Otherwise the generic networks are trained.
+always looks the same it is ready without training; where it is drawn anew each time, it first learns to read. Parts of
+other shapes serve as cells where they stay at their places. What is left is to learn the predictor, on codes. Otherwise
+the generic networks are trained.
 """
 
 from __future__ import annotations
@@ -17,10 +18,19 @@ from torch import nn
 
 from dwmr.config import Config
 from dwmr.data.cell_grid import Symbols, find_symbols
+from dwmr.data.image_parts import PartLayout, Parts, find_parts
 from dwmr.data.rendered_cells import NamedCells, find_named_cells
 from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError
-from dwmr.models.symbol_networks import MAX_MIXING, SymbolDecoder, SymbolEncoder, bits_per_cell
+from dwmr.models.symbol_networks import (
+    MAX_MIXING,
+    MAX_ONE_HOT,
+    PartDecoder,
+    PartEncoder,
+    SymbolDecoder,
+    SymbolEncoder,
+    bits_per_cell,
+)
 from dwmr.models.world_model import WorldModel
 from dwmr.training.reader import draw_what_is_read, teach_reader
 
@@ -38,7 +48,7 @@ class Recipe:
     def __init__(self, config: Config, train: Transitions) -> None:
         check_data(train)
         self.train = train
-        self.found: Symbols | NamedCells | None = find_symbols(train.obs, train.next_obs) or find_named_cells(train)
+        self.found = find_cells(train)
         self.readers: dict[int, nn.Module] = {}  # that have learned, by seed
         self.config = self._config(config)
 
@@ -47,15 +57,19 @@ class Recipe:
             log.info("auto: no symbols on a grid in these images; training generic networks")
             return config.replace(model="strong", predictor="residual", cross=True, low=0.0, high=10.0)
         grid, symbols = self.found.grid, len(self.found)
-        size = f"{grid.rows}×{grid.cols} cells of {grid.height:g}×{grid.width:g} pixels"
-        drawn = "" if isinstance(self.found, Symbols) else ", drawn anew each time"
-        log.info("auto: %s, which show %d symbols%s", size, symbols, drawn)
+        if isinstance(grid, PartLayout):
+            size, encoder = f"{grid.count} parts", "parts"
+        else:
+            size = f"{grid.rows}×{grid.cols} cells of {grid.height:g}×{grid.width:g} pixels"
+            encoder = "symbols" if isinstance(self.found, Symbols) else "reader"
+        rendered = ", rendered differently in every frame" if encoder == "reader" else ""
+        log.info("auto: %s, which show %d symbols%s", size, symbols, rendered)
         epochs = config.epochs if config.epochs != Config.epochs else _epochs(UPDATES, config, self.train)
         return config.replace(
             model="symbols",
-            encoder="symbols" if isinstance(self.found, Symbols) else "reader",
+            encoder=encoder,
             predictor="cells",
-            decoder="symbols",
+            decoder="parts" if encoder == "parts" else "symbols",
             scheme="predictor_alone",
             standardize=False,
             cells=str(grid),
@@ -70,6 +84,8 @@ class Recipe:
         if self.found is None:
             return (self.config.predictor,)
         few = self.train.n_actions * self.found.grid.count**2 <= MAX_MIXING
+        if isinstance(self.found, Parts) and self.found.grid.rows == 1 and few:
+            return ("places",)
         return ("cells", "places") if few else ("cells",)
 
     def trial(self, predictor: str, transitions: int) -> Config:
@@ -80,6 +96,10 @@ class Recipe:
     def start(self, model: WorldModel, seed: int, progress: bool | None = None) -> None:
         """Give the encoder and the decoder of a new model what was found; a reader learns to read."""
         if self.found is None:
+            return
+        rest = torch.from_numpy(self.train.obs[:1].astype(np.float32))[0] / 255
+        if isinstance(self.found, Parts):
+            _place(self.found, model, rest)
             return
         if isinstance(self.found, Symbols):
             drawings = self.found.patches
@@ -95,7 +115,41 @@ class Recipe:
                 model.encoder.prototypes.copy_(prototypes)
             if isinstance(model.decoder, SymbolDecoder):
                 model.decoder.prototypes.copy_(prototypes)
-                model.decoder.rest.copy_(torch.from_numpy(self.train.obs[:1].astype(np.float32))[0] / 255)
+                model.decoder.rest.copy_(rest)
+
+
+def find_cells(train: Transitions) -> Symbols | NamedCells | Parts | None:
+    """The cells or parts of the images and the symbols that they show, if there are few.
+
+    A grid whose cells show many symbols may be one of parts that look different everywhere: those are taken if their
+    codes have fewer bits.
+    """
+    if (named := find_named_cells(train)) is not None:
+        return named
+    symbols = find_symbols(train.obs, train.next_obs)
+    if symbols is not None and len(symbols) <= MAX_ONE_HOT:
+        return symbols
+    parts = find_parts(train.obs, train.next_obs)
+    both = [each for each in (symbols, parts) if each is not None]
+    return min(both, key=lambda each: bits_per_cell(len(each)) * each.grid.count, default=None)
+
+
+@torch.no_grad()
+def _place(parts: Parts, model: WorldModel, rest: torch.Tensor) -> None:
+    """Give the encoder and the decoder of a new model the parts."""
+    looks = torch.from_numpy(parts.looks).float() / 255  # (T, S, C, P)
+    read, drawn = torch.from_numpy(parts.read), torch.from_numpy(parts.drawn)
+    if isinstance(model.encoder, PartEncoder):
+        model.encoder.places.copy_(torch.from_numpy(parts.places))
+        model.encoder.read.copy_(read)
+        like_nothing = torch.full_like(looks, 2.0)
+        known = torch.from_numpy(parts.known)[..., None, None]
+        model.encoder.prototypes.copy_((torch.where(known, looks, like_nothing) * read[:, None, None]).flatten(2))
+    if isinstance(model.decoder, PartDecoder):
+        model.decoder.places.copy_(torch.from_numpy(parts.places))
+        model.decoder.drawn.copy_(drawn)
+        model.decoder.prototypes.copy_(looks.flatten(2))
+        model.decoder.rest.copy_(rest)
 
 
 def _epochs(updates: int, config: Config, transitions: Transitions | int) -> int:
