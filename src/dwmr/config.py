@@ -84,7 +84,7 @@ class Config:
     predictor_first: int = 0  # first epochs, in which only the predictor learns (two-step schemes)
     two_views: bool = False  # targets from two frames of the same state, where the data has them
     steps: int = 1  # actions imagined in a row, each from the bits of the step before, and compared with the data
-    cells: str = ""  # where the cells are, for networks on cells: "8x8:8x8+0+0" is 8×8 cells of 8×8 pixels
+    cells: str = ""  # "8x8:8x8+0+0" is 8×8 cells of 8×8 pixels; "1x21:83" 21 parts of the image, of up to 83 pixels
     symbols: int = 0  # how many symbols a cell can show, for the encoder "symbols"
     cosine: bool = False  # the learning rate falls along half a cosine, to nearly 0
     cosine_from: int = 0  # epoch from which it falls

@@ -7,8 +7,6 @@ from dwmr.data.image_parts import PartLayout
 from dwmr.errors import InputError
 from dwmr.models.symbol_networks import (
     CellPredictor,
-    PartDecoder,
-    PartEncoder,
     PlacePredictor,
     SymbolDecoder,
     SymbolEncoder,
@@ -46,13 +44,13 @@ def test_the_decoder_draws_what_the_encoder_saw(symbols: int) -> None:
     assert ((encoder(images + 0.02 * torch.randn(images.shape, generator=generator)) > 0) == cells).all()
 
 
-def test_parts_have_looks_of_their_own_and_some_pixels_are_only_drawn() -> None:
+def test_parts_have_looks_of_their_own() -> None:
     grid = PartLayout(1, 2, 3)
-    encoder, decoder = PartEncoder((1, 2, 4), 4, grid, 3), PartDecoder((1, 2, 4), 4, grid, 3)
+    encoder, decoder = SymbolEncoder((1, 2, 4), 4, grid, 3), SymbolDecoder((1, 2, 4), 4, grid, 3)
     with torch.no_grad():
-        for network, name in ((encoder, "read"), (decoder, "drawn")):
+        for network in (encoder, decoder):
             network.places.copy_(torch.tensor([[0, 1, 4], [2, 7, 6]]))
-            network.get_buffer(name).copy_(torch.tensor([[True, True, True], [True, True, False]]))
+            network.inside.copy_(torch.tensor([[True, True, True], [True, True, False]]))
             network.prototypes.zero_()
             network.prototypes[0].copy_(torch.tensor([[0.1, 0.2, 0.3], [0.5, 0.2, 0.1], [0.9, 0.9, 0.9]]))
             network.prototypes[1, :, :2].copy_(torch.tensor([[0.5, 0.5], [0.2, 0.8], [2.0, 2.0]]))

@@ -112,7 +112,7 @@ def test_a_world_of_parts_that_are_no_cells_is_learned_exactly(tmp_path: Path) -
     turned = [np.roll(state, 1, axis=1), np.roll(state, -1, axis=1), (state + np.eye(1, 5, dtype=int)) % 3]
     data = Transitions(cakes(state), actions, cakes(np.choose(actions[:, None], turned)), n_actions=3)
     run = dwmr.train(SHORT, train=data[:3600], val=data[3600:], out=tmp_path / "run", progress=False)
-    assert (run.config.encoder, run.config.symbols, run.config.bits) == ("parts", 3, 10)
+    assert (run.config.cells[:4], run.config.symbols, run.config.bits) == ("1x5:", 3, 10)
     assert run.verdict is not None
     assert run.verdict.word == "exact", run.verdict
     loaded = dwmr.WorldModel.load(tmp_path / "run")

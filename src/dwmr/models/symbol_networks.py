@@ -2,8 +2,10 @@
 
 A `dwmr.data.cell_grid.CellGrid` says where the cells are, and is part of a run's configuration. `SymbolEncoder`
 compares each cell with the symbols that were found in the training images; `SymbolReader` reads symbols that are drawn
-anew each time, and has to learn it. The decoder draws the symbols. `PartEncoder` and `PartDecoder` do the same for
-parts of images that are no cells of a grid: where their pixels are is stored with the weights.
+anew each time, and has to learn it. The decoder draws the symbols.
+
+Parts of images that are no cells of a grid (`dwmr.data.image_parts.PartLayout`) serve as cells too. Then the places of
+their pixels are stored with the weights, and each part has looks of its own for the symbols.
 """
 
 from __future__ import annotations
@@ -46,30 +48,29 @@ def symbol_codes(symbols: int) -> Tensor:
 class SymbolEncoder(nn.Module):
     """Each cell becomes the bits of the symbol that it resembles most, by squared distance.
 
-    ``prototypes`` holds what the symbols look like. A bit's logit is how much nearer the nearest symbol with that bit
-    is than the nearest without. The code is laid out as (bits of a cell, rows, cols) and flattened.
+    ``prototypes`` holds what the symbols look like, (symbols, C · pixels), or for parts (parts, symbols, C · pixels). A
+    bit's logit is how much nearer the nearest symbol with that bit is than the nearest without. The code is laid out as
+    (bits of a cell, rows, cols) and flattened.
     """
 
     codes: Tensor
     places: Tensor
     inside: Tensor
 
-    def __init__(self, image_shape: ImageShape, bits: int, grid: CellGrid, symbols: int) -> None:
+    def __init__(self, image_shape: ImageShape, bits: int, grid: Layout, symbols: int) -> None:
         super().__init__()
         self.layout = bits_per_cell(symbols), grid.rows, grid.cols
         _check_bits(bits, self.layout, symbols)
-        places, inside = _pixels(grid, image_shape)
-        self.register_buffer("places", places, persistent=False)
-        self.register_buffer("inside", inside, persistent=False)
+        _register_pixels(self, grid, image_shape)
         self.register_buffer("codes", symbol_codes(symbols), persistent=False)
-        self.prototypes = nn.Parameter(torch.randn(symbols, image_shape[0] * places.shape[1]))
+        self.prototypes = nn.Parameter(torch.randn(_looks_shape(grid, symbols, image_shape[0] * self.places.shape[1])))
 
     def forward(self, images: Tensor) -> Tensor:
-        patches = _cut(images, self.places, self.inside).flatten(-2)  # (N, cells, C · pixels)
-        centre = self.prototypes.mean(0)  # keeps the sums small, so that close symbols can be told apart
+        patches = _cut(images, self.places, self.inside).flatten(-2).transpose(-3, -2)  # (cells, N, C · pixels)
+        centre = self.prototypes.mean(-2, keepdim=True)  # keeps the sums small, so that close symbols can be told apart
         symbols = self.prototypes - centre
-        nearness = (patches - centre) @ symbols.T - symbols.square().sum(-1) / 2
-        return _bit_logits(nearness, self.codes)
+        nearness = (patches - centre) @ symbols.transpose(-2, -1) - symbols.square().sum(-1).unsqueeze(-2) / 2
+        return _bit_logits(nearness.transpose(-3, -2), self.codes)
 
 
 class SymbolReader(nn.Module):
@@ -91,9 +92,7 @@ class SymbolReader(nn.Module):
         super().__init__()
         self.layout = bits_per_cell(symbols), grid.rows, grid.cols
         _check_bits(bits, self.layout, symbols)
-        places, inside = _pixels(grid, image_shape)
-        self.register_buffer("places", places, persistent=False)
-        self.register_buffer("inside", inside, persistent=False)
+        _register_pixels(self, grid, image_shape)
         self.register_buffer("codes", symbol_codes(symbols), persistent=False)
         self.register_buffer("mean", torch.zeros(image_shape[0]))  # of the training images' cells
         self.register_buffer("scale", torch.ones(()))
@@ -135,68 +134,24 @@ class SymbolDecoder(nn.Module):
     places: Tensor
     inside: Tensor
 
-    def __init__(self, image_shape: ImageShape, bits: int, grid: CellGrid, symbols: int) -> None:
+    def __init__(self, image_shape: ImageShape, bits: int, grid: Layout, symbols: int) -> None:
         super().__init__()
         self.depth = bits_per_cell(symbols)
-        places, inside = _pixels(grid, image_shape)
-        self.register_buffer("places", places, persistent=False)
-        self.register_buffer("inside", inside, persistent=False)
+        _register_pixels(self, grid, image_shape)
         self.register_buffer("codes", symbol_codes(symbols).float(), persistent=False)
-        self.prototypes = nn.Parameter(torch.zeros(symbols, image_shape[0] * places.shape[1]))
+        self.prototypes = nn.Parameter(torch.zeros(_looks_shape(grid, symbols, image_shape[0] * self.places.shape[1])))
         self.rest = nn.Parameter(torch.zeros(image_shape))  # pixels that belong to no cell
 
     def forward(self, codes: Tensor) -> Tensor:
-        symbols = _nearest_symbols(codes, self.codes, self.depth)
-        return _drawn(self.prototypes[symbols], self.rest, self.places, self.inside)
-
-
-class PartEncoder(nn.Module):
-    """Each part becomes the bits of the symbol that it resembles most, by squared distance, as in `SymbolEncoder`.
-
-    ``prototypes`` holds what each part looks like; symbols that a part never shows look like no image.
-    """
-
-    codes: Tensor
-    places: Tensor
-    read: Tensor
-
-    def __init__(self, image_shape: ImageShape, bits: int, grid: PartLayout, symbols: int) -> None:
-        super().__init__()
-        self.layout = bits_per_cell(symbols), grid.rows, grid.cols
-        _check_bits(bits, self.layout, symbols)
-        self.register_buffer("places", torch.zeros(grid.count, grid.pixels, dtype=torch.int64))
-        self.register_buffer("read", torch.zeros(grid.count, grid.pixels, dtype=torch.bool))
-        self.register_buffer("codes", symbol_codes(symbols), persistent=False)
-        self.prototypes = nn.Parameter(torch.randn(grid.count, symbols, image_shape[0] * grid.pixels))
-
-    def forward(self, images: Tensor) -> Tensor:
-        patches = _cut(images, self.places, self.read).flatten(-2).transpose(-3, -2)  # (cells, N, C · pixels)
-        centre = self.prototypes.mean(-2, keepdim=True)
-        symbols = self.prototypes - centre
-        nearness = (patches - centre) @ symbols.transpose(-2, -1) - symbols.square().sum(-1)[..., None, :] / 2
-        return _bit_logits(nearness.transpose(-3, -2), self.codes)
-
-
-class PartDecoder(nn.Module):
-    """Draws in each part the symbol whose bits are nearest to those of the code."""
-
-    codes: Tensor
-    places: Tensor
-    drawn: Tensor
-
-    def __init__(self, image_shape: ImageShape, bits: int, grid: PartLayout, symbols: int) -> None:
-        super().__init__()
-        self.depth = bits_per_cell(symbols)
-        self.register_buffer("places", torch.zeros(grid.count, grid.pixels, dtype=torch.int64))
-        self.register_buffer("drawn", torch.zeros(grid.count, grid.pixels, dtype=torch.bool))
-        self.register_buffer("codes", symbol_codes(symbols).float(), persistent=False)
-        self.prototypes = nn.Parameter(torch.zeros(grid.count, symbols, image_shape[0] * grid.pixels))
-        self.rest = nn.Parameter(torch.zeros(image_shape))  # pixels that belong to no part
-
-    def forward(self, codes: Tensor) -> Tensor:
-        symbols = _nearest_symbols(codes, self.codes, self.depth)
-        patches = self.prototypes[torch.arange(symbols.shape[-1], device=symbols.device), symbols]
-        return _drawn(patches, self.rest, self.places, self.drawn)
+        cells = codes.unflatten(-1, (self.depth, -1)).transpose(-2, -1)  # (N, cells, bits)
+        symbols = (cells @ (2 * self.codes - 1).T - self.codes.sum(-1)).argmax(-1)
+        looks = self.prototypes.expand(symbols.shape[-1], -1, -1)
+        patches = looks[torch.arange(len(looks), device=codes.device), symbols]  # (N, cells, C · pixels)
+        images = self.rest.flatten(1).expand(len(codes), -1, -1).clone()
+        inside = self.inside.flatten()
+        drawn = patches.unflatten(-1, (len(self.rest), -1)).transpose(1, 2).flatten(2)[..., inside]
+        images[:, :, self.places.flatten()[inside]] = drawn
+        return images.unflatten(-1, self.rest.shape[1:])
 
 
 class CellBlock(nn.Module):
@@ -286,9 +241,9 @@ class PlacePredictor(CellPredictor):
 
 
 CELL_NETWORKS: dict[str, dict[str, Callable[..., nn.Module]]] = {
-    "encoder": {"symbols": SymbolEncoder, "reader": SymbolReader, "parts": PartEncoder},
+    "encoder": {"symbols": SymbolEncoder, "reader": SymbolReader},
     "predictor": {"cells": CellPredictor, "places": PlacePredictor},
-    "decoder": {"symbols": SymbolDecoder, "parts": PartDecoder},
+    "decoder": {"symbols": SymbolDecoder},
 }
 """Networks that are also given the `Layout` and the number of symbols of the configuration, by role and name."""
 
@@ -307,21 +262,6 @@ def _check_bits(bits: int, layout: tuple[int, int, int], symbols: int) -> None:
 def _cut(images: Tensor, places: Tensor, inside: Tensor) -> Tensor:
     """The cells of images (N, C, H, W), (N, cells, C, pixels)."""
     return (images.flatten(-2)[..., places] * inside.to(images.dtype)).transpose(-3, -2)
-
-
-def _nearest_symbols(codes: Tensor, of_symbols: Tensor, depth: int) -> Tensor:
-    """The symbol (N, cells) whose bits, (symbols, bits), are nearest to those of each cell."""
-    cells = codes.unflatten(-1, (depth, -1)).transpose(-2, -1)  # (N, cells, bits)
-    return (cells @ (2 * of_symbols - 1).T - of_symbols.sum(-1)).argmax(-1)
-
-
-def _drawn(patches: Tensor, rest: Tensor, places: Tensor, inside: Tensor) -> Tensor:
-    """Images with patches (N, cells, C · pixels) at their places, and elsewhere the pixels of ``rest``."""
-    images = rest.flatten(1).expand(len(patches), -1, -1).clone()
-    inside = inside.flatten()
-    drawn = patches.unflatten(-1, (len(rest), -1)).transpose(1, 2).flatten(2)[..., inside]
-    images[:, :, places.flatten()[inside]] = drawn
-    return images.unflatten(-1, rest.shape[1:])
 
 
 def _bit_logits(symbols: Tensor, codes: Tensor) -> Tensor:
@@ -346,8 +286,18 @@ def _mixed(cells: Tensor, actions: Tensor, weights: Tensor) -> Tensor:
     return (cells.flatten(-2) @ chosen.transpose(-2, -1)).view_as(cells)
 
 
-def _pixels(grid: CellGrid, image_shape: ImageShape) -> tuple[Tensor, Tensor]:
-    """For every cell the places of its pixels in a flattened channel, (cells, pixels), and which of them lie inside of
-    the image."""
-    index, inside = grid.pixels(image_shape)
-    return torch.from_numpy(index.reshape(grid.count, -1)), torch.from_numpy(inside.reshape(grid.count, -1))
+def _register_pixels(network: nn.Module, grid: Layout, image_shape: ImageShape) -> None:
+    """Give a network the buffers ``places``, of each cell's pixels in a flattened channel, and ``inside``, which of
+    them are there, both (cells, pixels)."""
+    stored = isinstance(grid, PartLayout)
+    if isinstance(grid, PartLayout):
+        places = torch.zeros(grid.count, grid.pixels, dtype=torch.int64)
+        inside = places.bool()
+    else:
+        places, inside = (torch.from_numpy(each.reshape(grid.count, -1)) for each in grid.pixels(image_shape))
+    network.register_buffer("places", places, persistent=stored)
+    network.register_buffer("inside", inside, persistent=stored)
+
+
+def _looks_shape(grid: Layout, symbols: int, pixels: int) -> tuple[int, ...]:
+    return (grid.count, symbols, pixels) if isinstance(grid, PartLayout) else (symbols, pixels)

@@ -22,15 +22,7 @@ from dwmr.data.image_parts import PartLayout, Parts, find_parts
 from dwmr.data.rendered_cells import NamedCells, find_named_cells
 from dwmr.data.transitions import Transitions
 from dwmr.errors import InputError
-from dwmr.models.symbol_networks import (
-    MAX_MIXING,
-    MAX_ONE_HOT,
-    PartDecoder,
-    PartEncoder,
-    SymbolDecoder,
-    SymbolEncoder,
-    bits_per_cell,
-)
+from dwmr.models.symbol_networks import MAX_MIXING, MAX_ONE_HOT, SymbolDecoder, SymbolEncoder, bits_per_cell
 from dwmr.models.world_model import WorldModel
 from dwmr.training.reader import draw_what_is_read, teach_reader
 
@@ -39,6 +31,7 @@ log = logging.getLogger("dwmr")
 UPDATES = 2000
 TRIAL_UPDATES = 300
 EXACT_ENOUGH = 99.9  # percent of the next codes; a predictor this good after a trial is taken
+LIKE_NOTHING = 2.0  # a pixel of a symbol that a part never shows; those of images lie in [0, 1]
 HELD_OUT = 0.1  # share of the transitions that `fit` keeps for the verdict
 
 
@@ -58,10 +51,10 @@ class Recipe:
             return config.replace(model="strong", predictor="residual", cross=True, low=0.0, high=10.0)
         grid, symbols = self.found.grid, len(self.found)
         if isinstance(grid, PartLayout):
-            size, encoder = f"{grid.count} parts", "parts"
+            size = f"{grid.count} parts"
         else:
             size = f"{grid.rows}×{grid.cols} cells of {grid.height:g}×{grid.width:g} pixels"
-            encoder = "symbols" if isinstance(self.found, Symbols) else "reader"
+        encoder = "reader" if isinstance(self.found, NamedCells) else "symbols"
         rendered = ", rendered differently in every frame" if encoder == "reader" else ""
         log.info("auto: %s, which show %d symbols%s", size, symbols, rendered)
         epochs = config.epochs if config.epochs != Config.epochs else _epochs(UPDATES, config, self.train)
@@ -69,7 +62,7 @@ class Recipe:
             model="symbols",
             encoder=encoder,
             predictor="cells",
-            decoder="parts" if encoder == "parts" else "symbols",
+            decoder="symbols",
             scheme="predictor_alone",
             standardize=False,
             cells=str(grid),
@@ -97,25 +90,26 @@ class Recipe:
         """Give the encoder and the decoder of a new model what was found; a reader learns to read."""
         if self.found is None:
             return
-        rest = torch.from_numpy(self.train.obs[:1].astype(np.float32))[0] / 255
         if isinstance(self.found, Parts):
-            _place(self.found, model, rest)
-            return
-        if isinstance(self.found, Symbols):
-            drawings = self.found.patches
+            read = drawn = torch.from_numpy(self.found.looks).float() / 255  # (T, S, C, P)
+            never = ~torch.from_numpy(self.found.known)[..., None, None]
+            read = read.masked_fill(never, LIKE_NOTHING) * torch.from_numpy(self.found.read)[:, None, None]
+            _place(model.encoder, self.found.places, self.found.read)
+            _place(model.decoder, self.found.places, self.found.drawn)
+        elif isinstance(self.found, Symbols):
+            read = drawn = torch.from_numpy(self.found.patches) / 255
         else:
             if seed not in self.readers:
                 teach_reader(model, self.train, self.found, seed, progress)
                 self.readers[seed] = copy.deepcopy(model.encoder)
             model.encoder.load_state_dict(self.readers[seed].state_dict())
-            drawings = draw_what_is_read(model, self.train, self.found)
-        prototypes = torch.from_numpy(drawings).flatten(1).to(model.device) / 255
+            read = drawn = torch.from_numpy(draw_what_is_read(model, self.train, self.found)) / 255
         with torch.no_grad():
             if isinstance(model.encoder, SymbolEncoder):
-                model.encoder.prototypes.copy_(prototypes)
+                model.encoder.prototypes.copy_(read.reshape(model.encoder.prototypes.shape))
             if isinstance(model.decoder, SymbolDecoder):
-                model.decoder.prototypes.copy_(prototypes)
-                model.decoder.rest.copy_(rest)
+                model.decoder.prototypes.copy_(drawn.reshape(model.decoder.prototypes.shape))
+                model.decoder.rest.copy_(torch.from_numpy(self.train.obs[:1].astype(np.float32))[0] / 255)
 
 
 def find_cells(train: Transitions) -> Symbols | NamedCells | Parts | None:
@@ -134,22 +128,11 @@ def find_cells(train: Transitions) -> Symbols | NamedCells | Parts | None:
     return min(both, key=lambda each: bits_per_cell(len(each)) * each.grid.count, default=None)
 
 
-@torch.no_grad()
-def _place(parts: Parts, model: WorldModel, rest: torch.Tensor) -> None:
-    """Give the encoder and the decoder of a new model the parts."""
-    looks = torch.from_numpy(parts.looks).float() / 255  # (T, S, C, P)
-    read, drawn = torch.from_numpy(parts.read), torch.from_numpy(parts.drawn)
-    if isinstance(model.encoder, PartEncoder):
-        model.encoder.places.copy_(torch.from_numpy(parts.places))
-        model.encoder.read.copy_(read)
-        like_nothing = torch.full_like(looks, 2.0)
-        known = torch.from_numpy(parts.known)[..., None, None]
-        model.encoder.prototypes.copy_((torch.where(known, looks, like_nothing) * read[:, None, None]).flatten(2))
-    if isinstance(model.decoder, PartDecoder):
-        model.decoder.places.copy_(torch.from_numpy(parts.places))
-        model.decoder.drawn.copy_(drawn)
-        model.decoder.prototypes.copy_(looks.flatten(2))
-        model.decoder.rest.copy_(rest)
+def _place(network: nn.Module | None, places: np.ndarray, pixels: np.ndarray) -> None:
+    """Tell a network where the pixels of the parts are, and which of them count."""
+    if network is not None:
+        network.get_buffer("places").copy_(torch.from_numpy(places))
+        network.get_buffer("inside").copy_(torch.from_numpy(pixels))
 
 
 def _epochs(updates: int, config: Config, transitions: Transitions | int) -> int:
