@@ -350,6 +350,21 @@ def test_a_full_disk_while_collecting_leaves_nothing(cli, tmp_path, monkeypatch)
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_preset_for_any_world_plans_in_the_world_of_its_data(cli, data, tmp_path):
+    train = dwmr.load_splits(data).train
+    dwmr.train(dwmr.preset("generic/dwmr", epochs=1, bits=16), train=train, out=tmp_path / "run")
+    assert read_info(tmp_path / "run").benchmark == "iceslider"
+    arguments = ["--data", data, "--seconds", 1, "--json"]
+    status, out, _ = cli("plan-tasks", tmp_path / "run", "--trials", 1, "--planner", "random", *arguments)
+    assert status == 0
+    assert set(json.loads(out)) == {"iceslider"}
+    own = dataclasses.replace(train[:256], about={})
+    dwmr.train(dwmr.preset("generic/dwmr", epochs=1, bits=16), train=own, out=tmp_path / "own")
+    status, _, err = cli("plan-tasks", tmp_path / "own", *arguments)
+    assert status == 2
+    assert "was not trained on a built-in world" in err
+
+
 def test_auto_ends_with_a_verdict_and_its_exit_status(tmp_path, capsys, monkeypatch):
     """Noise has no cells and nothing to predict, so the run failed, which the exit status says."""
     noise = np.random.default_rng(0).integers(0, 256, (2, 300, 1, 16, 16), dtype=np.uint8)

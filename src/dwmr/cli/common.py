@@ -86,7 +86,7 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, writ
 DATA_HELP = "{}. Default: the standard data of the {}'s world, collected into the cache (~/.cache/dwmr) if missing."
 FILES_HELP = "Data folder or .npz file"
 RUN_DATA_HELP = DATA_HELP.format(FILES_HELP, "run")
-NO_WORLD_HELP = " Required if the run was trained with auto or a generic/ preset."
+NO_WORLD_HELP = " Required if the run was trained on data of your own."
 RunData = Annotated[Path | None, typer.Option(help=RUN_DATA_HELP + NO_WORLD_HELP)]
 SETTINGS_HELP = "Set an option of the preset; `dwmr presets` lists them. Can be repeated."
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help=SETTINGS_HELP)]
@@ -138,7 +138,7 @@ def load_data(data: Path | None, benchmark: str) -> Splits:
 def open_run(run: Path, data: Path | None, split: str, device: str) -> tuple[RunInfo, WorldModel, Splits, Transitions]:
     """A run's description, its model, the data, and the split of it to evaluate on."""
     info, model = open_model(run, device)
-    splits = load_data(data, info.config.benchmark)
+    splits = load_data(data, info.benchmark)
     parts = parts_of(splits)
     chosen = parts.get(split)
     if not isinstance(chosen, Transitions):
@@ -164,12 +164,12 @@ def open_model(run: Path, device: str) -> tuple[RunInfo, WorldModel]:
 
 def world_of(run: Path, info: RunInfo) -> World:
     """The built-in world that a run was trained on."""
-    if info.config.benchmark not in WORLDS:
+    if info.benchmark not in WORLDS:
         raise InputError(
             f"{run} was not trained on a built-in world, so it has no levels; "
             f"plan between two images with: dwmr plan {run} --start START --goal GOAL"
         )
-    return WORLDS[info.config.benchmark]
+    return WORLDS[info.benchmark]
 
 
 def task_number(world: World, index: int) -> int:

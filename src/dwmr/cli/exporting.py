@@ -67,7 +67,7 @@ def export(
         raise InputError("name a problem by --task, or by --start and --goal together")
     number = None if index is None else common.task_number(common.world_of(run, read_info(run)), index)
     info, model, splits, train = open_run(run, data, "train", device)
-    world, shown, images = info.config.benchmark, None, []
+    world, shown, images = info.benchmark, None, []
     if number is not None:
         digits = train.about.get("digits")
         task = find_world(world).with_digits(digits if digits in SOURCES else "mnist").task(number, seed=seed)

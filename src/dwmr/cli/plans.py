@@ -32,7 +32,7 @@ WORLD_DATA_HELP = common.RUN_DATA_HELP + " Only read by the first call, which pr
 WorldData = Annotated[Path | None, typer.Option(help=WORLD_DATA_HELP)]
 DATA_HELP = (
     common.RUN_DATA_HELP + " Only read by the first call, which prepares the run for planning; that call needs it if "
-    "the run was trained with auto or a generic/ preset."
+    "the run was trained on data of your own."
 )
 IMAGE_HELP = "Image of the {}, as PNG, or as .npy (uint8, shape C, H, W or H, W, C)."
 PLANNER_HELP = (
@@ -141,7 +141,7 @@ def plan_level(
 
     4. when all its searches together have taken 3 × --seconds.
 
-    A model trained with auto or a generic/ preset has no built-in world; use dwmr plan for it.
+    A model trained on data of your own has no built-in world; use dwmr plan for it.
     """
     find_planner(planner)
     _check_strip(strip, overwrite, [run, data])
@@ -190,7 +190,7 @@ def plan_tasks(
     if strange := [name for name in names if name not in ENTRIES]:
         raise unknown("planner", strange[0], ENTRIES)
     info, model = open_model(run, device)
-    world, benchmark, limits = common.world_of(run, info), info.config.benchmark, Limits(seconds, 3 * seconds)
+    world, benchmark, limits = common.world_of(run, info), info.benchmark, Limits(seconds, 3 * seconds)
     if results is not None:
         check_output(results, overwrite=True, inputs=[run, data], written=True)
         known = read_results(results).get(benchmark, {})
@@ -279,13 +279,13 @@ def _agent(run: Path, info: RunInfo, model: WorldModel, data: Path | None, seed:
 
 def _data(info: RunInfo, model: WorldModel, data: Path | None) -> Splits:
     """The data to learn from what planning needs."""
-    splits = load_data(data, info.config.benchmark)
+    splits = load_data(data, info.benchmark)
     model.check_fits(splits.train)
     return splits
 
 
 def _names(info: RunInfo, agent: Agent, actions: list[int]) -> list[str]:
-    names = agent.about.get("action_names") or action_names(info.config.benchmark, info.n_actions)
+    names = agent.about.get("action_names") or action_names(info.benchmark, info.n_actions)
     return [names[action] for action in actions]
 
 

@@ -46,6 +46,12 @@ class RunInfo:
     data: str  # fingerprint of the training data
     versions: Mapping[str, str]
     verdict: Mapping[str, Any] | None = None  # on the finished model, see `dwmr.models.verdict`
+    world: str = ""  # that the training data was collected in, as the data says
+
+    @property
+    def benchmark(self) -> str:
+        """The world of the training data; for runs that did not store it, the one of the preset."""
+        return self.world or self.config.benchmark
 
 
 def read_info(folder: str | Path) -> RunInfo:

@@ -257,7 +257,9 @@ def _make_members(
         if recipe is not None and not going_on:
             recipe.start(model, seed, job.progress)
         member = Member(config, seed, RunState(model, torch.zeros((), device=job.device)), folder)
-        info = RunInfo(config, seed, *sizes, decoder, own_parts, data, VERSIONS)
+        info = RunInfo(
+            config, seed, *sizes, decoder, own_parts, data, VERSIONS, world=str(train.about.get("benchmark", ""))
+        )
         if folder is not None and going_on:
             tensors, member.done, member.metrics = read_run(folder, info)
             member.state.load_tensors(tensors, folder)
