@@ -22,8 +22,12 @@ from dwmr.data.collect import cached_world
 from dwmr.data.transitions import Splits, load_splits
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.evaluation.evaluate import evaluate_many
+from dwmr.models.verdict import EXACT
 from dwmr.models.world_model import resolve_device
+from dwmr.planning import prepare_agent
+from dwmr.planning.benchmark import evaluate_planner
 from dwmr.provenance import describe_code, describe_machine
+from dwmr.worlds.registry import tasks_of
 from experiments.reproduce.cells import Cell, Table
 from experiments.reproduce.store import OTHER_CODE, StoredRun, add_runs, read_cell, read_table
 
@@ -147,8 +151,8 @@ def _make(table: Table, cell: Cell, out: Path, seeds: list[int], device: torch.d
     runs = [result for result in results if isinstance(result, dwmr.Run)]
     models = [run.model for run in runs]
     found = evaluate_many(models, train=splits.train, test=splits.test, rollout=splits.rollout) if models else []
-    verdicts = [{} if run.verdict is None else {"verdict": run.verdict.word} for run in runs]
-    figures = (each.figures | verdict for each, verdict in zip(found, verdicts, strict=True))
+    more = [_of_verdict(run, splits, cell.benchmark) for run in runs]
+    figures = (each.figures | further for each, further in zip(found, more, strict=True))
     seconds = {
         "loading": loaded - started,
         "training": trained - loaded,
@@ -169,6 +173,23 @@ def _make(table: Table, cell: Cell, out: Path, seeds: list[int], device: torch.d
         )
         for seed, result in zip(seeds, results, strict=True)
     ]
+
+
+def _of_verdict(run: dwmr.Run, splits: Splits, benchmark: str) -> dict[str, Any]:
+    """The verdict of a run if it has one; and if it is exact, the percent of the world's tasks that it solves."""
+    if run.verdict is None:
+        return {}
+    planned = planned_tasks(run.model, splits, benchmark) if run.verdict.word == EXACT else None
+    return {"verdict": run.verdict.word, "planned": planned}
+
+
+def planned_tasks(model: dwmr.WorldModel, splits: Splits, benchmark: str, trials: int = 100) -> float:
+    """Percent of the tasks of a world that a breadth-first search in the model solves, acting in the world."""
+    agent = prepare_agent(model.encode, model.predict, splits.train, splits.val)
+    digits = splits.train.about.get("digits", "mnist")
+    kind, tasks = next(iter(tasks_of(benchmark, seed=0, trials=trials, digits=digits).items()))
+    entry = evaluate_planner({kind: tasks}, agent, "breadth_first")
+    return 100 * entry["solved"] / entry["of"]
 
 
 @cache

@@ -15,8 +15,10 @@ import pytest
 import torch
 
 import dwmr
+from dwmr.data.collect import collect_world
 from dwmr.errors import InputError, TrainingDiverged
 from dwmr.evaluation.evaluate import evaluate_many
+from dwmr.models.verdict import Verdict
 from dwmr.presets import PRESETS, preset
 from experiments.reproduce import campaign
 from experiments.reproduce.campaign import Options
@@ -261,3 +263,21 @@ def test_the_strong_table_keeps_all_figures_of_its_headline(tmp_path):
     assert len(figures["exact_next"]) == len(figures["board_imagination"]) == 2
     assert set(figures) == set(strong.figures)
     assert "exact next" in (tmp_path / "strong.md").read_text()
+
+
+def test_tasks_are_planned_with_exact_models_only(tiny_cache):
+    splits = dwmr.load_splits(tiny_cache / "data" / "8puzzle")
+    done = dwmr.train(preset("generic/dwmr", epochs=1, batch_size=32), train=splits.train, device="cpu", progress=False)
+    readable = replace(done, verdict=Verdict("readable", "", {}))
+    assert campaign._of_verdict(readable, splits, "8puzzle") == {"verdict": "readable", "planned": None}
+    assert campaign._of_verdict(done, splits, "8puzzle") == {}
+
+
+@pytest.mark.slow
+def test_an_exact_model_solves_tasks(tmp_path):
+    collect_world("lightsout", tmp_path / "lights", transitions=4000)
+    splits = dwmr.load_splits(tmp_path / "lights")
+    done = dwmr.train(preset("auto", epochs=60), train=splits.train, val=splits.val, device="cpu", progress=False)
+    assert done.verdict is not None
+    assert done.verdict.word == "exact", done.verdict
+    assert campaign.planned_tasks(done.model, splits, "lightsout", trials=5) == 100
