@@ -1,5 +1,6 @@
 """`auto` on a world that none of its values were chosen for: a token that jumps over blocks on a board of 4×4 cells."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,10 @@ import torch
 
 import dwmr
 from dwmr import InputError, Transitions
+from dwmr.data.cell_grid import find_symbols
+from dwmr.data.rendered_cells import NamedCells
 from dwmr.models.run_folder import read_info
-from dwmr.training.auto import Recipe, hold_out
+from dwmr.training.auto import Recipe, find_cells, hold_out
 from tests.data.test_image_parts import cakes
 
 SIDE, PIXELS = 4, 6
@@ -132,6 +135,25 @@ def test_nothing_depends_on_colours_or_on_the_order_of_actions() -> None:
     config = Recipe(dwmr.preset("auto"), data).config
     changed = Transitions(255 - data.obs, 3 - data.actions, 255 - data.next_obs, n_actions=4, episode=data.episode)
     assert Recipe(dwmr.preset("auto"), changed).config == config
+
+
+def test_drawings_of_one_symbol_are_one_symbol_even_if_they_are_few() -> None:
+    """Each cell has one of two frames around its tile, at random in every image: two drawings of each symbol."""
+    data = jump(3000)
+    generator = np.random.default_rng(0)
+
+    def framed(images: np.ndarray) -> np.ndarray:
+        bright = generator.random((len(images), 1, SIDE, SIDE)) < 0.5
+        edge = np.ones((PIXELS, PIXELS), bool)
+        edge[1:-1, 1:-1] = False
+        mask = np.kron(np.ones((SIDE, SIDE), bool), edge)
+        return np.where(mask & bright.repeat(PIXELS, 2).repeat(PIXELS, 3), np.uint8(255), images)
+
+    twice = replace(data, obs=framed(data.obs), next_obs=framed(data.next_obs))
+    assert len(find_symbols(twice.obs, twice.next_obs) or ()) > 3
+    found = find_cells(twice)
+    assert isinstance(found, NamedCells)
+    assert (str(found.grid), len(found)) == ("4x4:6x6+0+0", 3)
 
 
 def test_images_without_cells_train_generic_networks() -> None:

@@ -31,6 +31,7 @@ log = logging.getLogger("dwmr")
 UPDATES = 2000
 TRIAL_UPDATES = 300
 EXACT_ENOUGH = 99.9  # percent of the next codes; a predictor this good after a trial is taken
+FAR_FEWER = 2  # times as many bits in codes of cells as in codes of parts
 LIKE_NOTHING = 2.0  # a pixel of a symbol that a part never shows; those of images lie in [0, 1]
 HELD_OUT = 0.1  # share of the transitions that `fit` keeps for the verdict
 
@@ -115,8 +116,8 @@ class Recipe:
 def find_cells(train: Transitions) -> Symbols | NamedCells | Parts | None:
     """The cells or parts of the images and the symbols that they show, if there are few.
 
-    A grid whose cells show many symbols may be one of parts that look different everywhere: those are taken if their
-    codes have fewer bits.
+    A grid whose cells show many symbols may be made of parts that look different everywhere: those are taken if their
+    codes have far fewer bits.
     """
     if (named := find_named_cells(train)) is not None:
         return named
@@ -124,8 +125,10 @@ def find_cells(train: Transitions) -> Symbols | NamedCells | Parts | None:
     if symbols is not None and len(symbols) <= MAX_ONE_HOT:
         return symbols
     parts = find_parts(train.obs, train.next_obs)
-    both = [each for each in (symbols, parts) if each is not None]
-    return min(both, key=lambda each: bits_per_cell(len(each)) * each.grid.count, default=None)
+    if symbols is None or parts is None:
+        return symbols or parts
+    bits_of_cells, bits_of_parts = (bits_per_cell(len(each)) * each.grid.count for each in (symbols, parts))
+    return parts if FAR_FEWER * bits_of_parts <= bits_of_cells else symbols
 
 
 def _place(network: nn.Module | None, places: np.ndarray, pixels: np.ndarray) -> None:
