@@ -81,6 +81,7 @@ def own_run(planning_run, tmp_path):
     folder.mkdir()
     stored = json.loads((planning_run / "run.json").read_text())
     stored["config"]["benchmark"] = "generic"
+    stored["world"] = ""
     (folder / "run.json").write_text(json.dumps(stored))
     (folder / "checkpoint.safetensors").write_bytes((planning_run / "checkpoint.safetensors").read_bytes())
     return folder

@@ -68,6 +68,7 @@ def test_the_second_call_needs_no_data(cli, run, ends, planning_data, tmp_path, 
 def test_a_run_on_own_data_asks_for_it_once(cli, run, ends):
     stored = json.loads((run / "run.json").read_text())
     stored["config"]["benchmark"] = "generic"
+    stored["world"] = ""
     (run / "run.json").write_text(json.dumps(stored))
     status, _, err = cli("plan", run, *ends)
     assert status == 2
