@@ -25,7 +25,7 @@ def test_an_export_says_it_all(ice_symbols, ice_levels, tmp_path):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == files
     rules = (tmp_path / "out" / "rules.md").read_text()
     assert "![What cells of each symbol look like](symbols.png)" in rules
-    assert "→ 001 if the first 010 or 001 below is 001, and the cell above is" in rules
+    assert "→ 001 if the nearest cell below with 010 or 001 has 001, and the cell above is" in rules
     assert re.search(r"## On up\n- \d{3} → \d{3} if ", rules)
     assert json.loads((tmp_path / "out" / "fidelity.json").read_text()) == ice_symbols.fidelity
     assert (tmp_path / "out" / "symbols.png").read_bytes().startswith(b"\x89PNG")

@@ -120,7 +120,8 @@ class Atom:
         if self.shows == (symbols.edge,) or len(self.among) == 1:
             some = sign == (self.shows != (symbols.edge,))
             return f"{'some' if some else 'no'} cell {place} is {sought}"
-        return f"the first {sought} {place} {'is' if sign else 'is missing or not'} {shown}"
+        has = "has" if sign else "is missing or does not have"
+        return f"the nearest cell {place} with {sought} {has} {shown}"
 
 
 def all_atoms(symbols: Symbols) -> list[Atom]:
