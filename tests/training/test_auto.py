@@ -16,7 +16,7 @@ from dwmr.training.auto import Recipe, find_cells, hold_out
 from tests.data.test_image_parts import cakes
 
 SIDE, PIXELS = 4, 6
-SHORT = dwmr.preset("auto", epochs=20)
+SHORT = dwmr.preset("auto", epochs=12)
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
 
 
@@ -95,7 +95,7 @@ def test_a_finished_run_is_resumed_as_it_is(fitted: tuple[dwmr.WorldModel, Path]
 
 
 def test_a_world_drawn_anew_in_every_frame_is_learned_exactly(tmp_path: Path) -> None:
-    run = dwmr.train(SHORT, train=with_noise(jump(4000)), out=tmp_path / "run", progress=False)
+    run = dwmr.train(SHORT, train=with_noise(jump(2500)), out=tmp_path / "run", progress=False)
     assert (run.config.encoder, run.config.symbols, run.config.cells) == ("reader", 3, "4x4:6x6+0+0")
     assert run.verdict is not None
     assert run.verdict.word == "exact", run.verdict
