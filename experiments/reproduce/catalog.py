@@ -227,6 +227,14 @@ WORLDS = Table(
     rows=tuple(Row(name, title, name, any_world=True) for name, title in _ANY_WORLD.items()),
     columns=tuple(worlds.WORLDS),
     by_column=True,
+    shown={
+        "exact_unique_1": "exact, unique",
+        "exact_unique_100": "after 100 steps",
+        "collisions": "collisions",
+        "same_code": "same code",
+        "planned": "planned",
+        "verdict": "verdict",
+    },
     remarks=(
         "20,000 training transitions; 30,000 for the 8-puzzle, 40,000 for IceSlider and DigitJump.",
         "Nothing was tuned for any world, and no labels are used: they only measure.",

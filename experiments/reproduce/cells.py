@@ -76,7 +76,9 @@ class Table:
         paper: the printed figures; empty if the table is not the paper's
         beside: further figures that are shown and not written
         headline: the row whose figures have a JSON file of their own
-        by_column: the JSON file is {column: {row: …}} instead of {row: {column: …}}
+        by_column: the JSON file is {column: {row: …}} instead of {row: {column: …}}, and each row is shown as a table
+            of its columns
+        shown: headings of the figures that are shown; all figures if it is empty
     """
 
     name: str
@@ -90,6 +92,7 @@ class Table:
     claims: tuple[Claim, ...] = ()
     headline: str | None = None
     by_column: bool = False
+    shown: Mapping[str, str] = field(default_factory=dict)
 
     def printed(self, row: str, benchmark: str, part: str) -> Printed | None:
         """The paper's figure."""

@@ -60,9 +60,8 @@ def make_table(
     if as_json:
         print_json({"complete": complete, "rows": page.rows_json(table, found)})
         return
-    for benchmark in table.columns:
-        headings, *lines = page.grid(table, found, benchmark)
-        out.print(tables.text_table(benchmark, headings, lines))
+    for title, (headings, *lines) in page.grids(table, found).items():
+        out.print(tables.text_table(title, headings, lines))
     for line in [*page.notes(table, found), *(page.verdict(table, claim, found) for claim in table.claims)]:
         say(line)
 

@@ -21,8 +21,29 @@ Figures = dict[str, dict[str, list[float | None]]]  # by benchmark and name: a f
 Grid = list[list[str]]  # headings, and lines with as many entries
 
 
-def grid(table: Table, results: Results, benchmark: str) -> Grid:
-    """A table on one benchmark. The paper's tables show every row; others those that have runs of their own."""
+def grids(table: Table, results: Results) -> dict[str, Grid]:
+    """What is shown of a table, by title: a grid for each benchmark, or for each row of a table by column. The paper's
+    tables show every row, others what has runs of its own."""
+    if not table.by_column:
+        found = {benchmark: _rows(table, results, benchmark) for benchmark in table.columns}
+    else:
+        found = {row.title: _columns(table, results, row) for row in table.rows}
+    return {title: lines for title, lines in found.items() if len(lines) > 1}
+
+
+def _columns(table: Table, results: Results, row: Row) -> Grid:
+    """A row of a table, a line for each column."""
+    cells = {name: results[row.name, name] for name in table.columns}
+    lines = [
+        [name, _count(cell), *(spread(cell.values(*table.figures[figure])) for figure in table.shown)]
+        for name, cell in cells.items()
+        if cell.runs
+    ]
+    return [["", "runs", *table.shown.values()], *lines]
+
+
+def _rows(table: Table, results: Results, benchmark: str) -> Grid:
+    """A table on one benchmark."""
     names = [name.replace("_", " ") for name in table.figures]
     if table.paper:
         headings = ["", "runs", *(heading for name in names for heading in (name, "paper", "difference"))]
@@ -123,11 +144,10 @@ def markdown(table: Table, results: Results) -> str:
     if table.paper:
         legend += f" {LOWER} marks means that are below the paper's by more than its standard deviation."
     parts = [f"# {table.title}", "", legend, "", *(f"- {line}" for line in notes(table, results)), ""]
-    for benchmark in table.columns:
-        headings, *lines = grid(table, results, benchmark)
+    for title, (headings, *lines) in grids(table, results).items():
         rule = ["---"] + ["---:"] * (len(headings) - 1)
         shown = ["| " + " | ".join(line) + " |" for line in [headings, rule, *lines]]
-        parts += [f"**{benchmark}**", "", *shown, ""]
+        parts += [f"**{title}**", "", *shown, ""]
     if table.claims:
         parts += ["What the paper says about this table, in our figures:", ""]
         parts += [f"- {verdict(table, claim, results)}" for claim in table.claims]

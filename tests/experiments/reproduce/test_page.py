@@ -57,7 +57,7 @@ def test_mean_and_sample_standard_deviation():
 
 def test_ours_beside_the_papers_with_the_difference(tmp_path):
     store(tmp_path, TABLE1, "dwmr", "8puzzle", [90.0, 92.0])
-    headings, *lines = page.grid(TABLE1, read_table(tmp_path, TABLE1), "8puzzle")
+    headings, *lines = page.grids(TABLE1, read_table(tmp_path, TABLE1))["8puzzle"]
     (line,) = [line for line in lines if line[0] == "DWMR"]
     assert headings[:5] == ["", "runs", "encoding", "paper", "difference"]
     assert line[:5] == ["DWMR", "2", "91.0 ± 1.4", "91 ± 1", "+0.0"]
@@ -71,12 +71,23 @@ def test_ours_beside_the_papers_with_the_difference(tmp_path):
 )
 def test_lower_than_the_papers_less_its_deviation_is_marked(tmp_path, value, marked):
     store(tmp_path, TABLE1, "dwmr", "8puzzle", [value])
-    assert (page.LOWER in str(page.grid(TABLE1, read_table(tmp_path, TABLE1), "8puzzle"))) == marked
+    assert (page.LOWER in str(page.grids(TABLE1, read_table(tmp_path, TABLE1))["8puzzle"])) == marked
+
+
+def test_a_table_by_column_has_a_line_for_each_world_that_was_run(tmp_path):
+    worlds = find_table("worlds")
+    store(tmp_path, worlds, "auto", "hanoi", [90.0, 92.0])
+    found = page.grids(worlds, read_table(tmp_path, worlds))
+    assert list(found) == ["auto"]
+    headings, *lines = found["auto"]
+    assert headings == ["", "runs", *worlds.shown.values()]
+    assert lines == [["hanoi", "2", *["—"] * 6]]
+    assert set(worlds.shown) <= set(worlds.figures)
 
 
 def test_what_the_paper_does_not_print_stands_alone(tmp_path):
     store(tmp_path, TABLE3, "no-pred-step2", "8puzzle", [70.0, 72.0])
-    line = page.grid(TABLE3, read_table(tmp_path, TABLE3), "8puzzle")[-1]
+    line = page.grids(TABLE3, read_table(tmp_path, TABLE3))["8puzzle"][-1]
     assert line[2:5] == ["71.0 ± 1.4", "—", "—"]
 
 
