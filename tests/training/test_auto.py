@@ -124,6 +124,19 @@ def test_a_world_of_parts_that_are_no_cells_is_learned_exactly(tmp_path: Path) -
     assert torch.equal(loaded.decode(codes), torch.from_numpy(data.obs))
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("rendered", [False, True], ids=["cells", "rendered cells"])
+def test_two_seeds_on_a_gpu_are_exact_and_encode_as_on_the_cpu(rendered: bool) -> None:
+    data = with_noise(jump(4000)) if rendered else jump(4000)
+    for run in dwmr.train_many(SHORT, train=data, seeds=[0, 1], device="cuda", progress=False):
+        assert isinstance(run, dwmr.Run)
+        assert run.verdict is not None
+        assert run.verdict.word == "exact", run.verdict
+        on_gpu = run.model.encode(data.obs).cpu()
+        assert (run.model.to("cpu").encode(data.obs) == on_gpu).all(1).float().mean() > 0.999
+
+
 def test_too_short_a_training_is_not_called_exact() -> None:
     run = dwmr.train(dwmr.preset("auto", epochs=1), train=jump(600), progress=False)
     assert run.verdict is not None
