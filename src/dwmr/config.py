@@ -50,7 +50,7 @@ NO_CHANGE = Hyper(**dict.fromkeys(HYPER_NAMES, 1.0))
 RENAMED = {"slow_start": "init_from_slow_features"}  # options of version 0.1 by their present names
 REMOVED = {"noisy_predictor": False}  # options of version 0.1 that are gone, with the value that is left
 
-_LEAST = {"bits": 3, "epochs": 1, "batch_size": 2, "steps": 1}  # smallest values
+_LEAST = {"bits": 1, "epochs": 1, "batch_size": 2, "steps": 1}  # smallest values
 _LEAST |= dict.fromkeys(("triplets", "symbols", "warmup", "cosine_from", "predictor_first", "cross_from"), 0)
 # Options that act through the hyperparameters of an epoch alone.
 _SHAPES = ("schedules", "cross_from", "cross_to", "predictor_first", "cosine", "cosine_from", "warmup")
@@ -170,6 +170,8 @@ def check(config: Config) -> None:
 
     for name, least in _LEAST.items():
         require(getattr(config, name) >= least, name, getattr(config, name), f"at least {least}")
+    finished = config.scheme == "predictor_alone"  # codes are, and no triplets of their bits are looked at
+    require(config.bits >= 3 or finished, "bits", config.bits, "at least 3")
     steps, waits, joint = config.steps, config.predictor_first, config.scheme == "joint"
     require(steps == 1 or not joint, "steps", steps, "1 with the scheme 'joint'")
     require(not (config.two_views and joint), "two_views", "true", "false with the scheme 'joint'")

@@ -62,11 +62,29 @@ def test_symbols_that_keep_coming_are_none() -> None:
     assert symbols_of(CellGrid(2, 2, 8, 8), images, images) is None
 
 
+def test_a_symbol_that_comes_late_is_one_of_the_symbols() -> None:
+    """A tile that the last fifth of the frames show, and that none showed before."""
+    board = boards(500, symbols=2)
+    board[400:, 0, 0] = 2
+    images = drawn(board, 8, 8)
+    symbols = symbols_of(CellGrid(ROWS, COLS, 8, 8), images, images)
+    assert symbols is not None
+    assert len(symbols) == 3
+
+
+def test_cells_that_look_alike_are_one_symbol_beyond_the_border_too() -> None:
+    images = np.zeros((80, 1, 20, 20), np.uint8)
+    for place, image in enumerate(images):
+        image[0, 5 + 6 * (place % 2) : 7 + 6 * (place % 2), 5:7] = 200
+    symbols = symbols_of(CellGrid(4, 4, 6, 6, -3, -3), images, images)
+    assert symbols is not None
+    assert len(symbols) == 2
+
+
 @given(st.integers(1, 9), st.integers(1, 9), st.floats(3, 30), st.floats(3, 30), st.integers(-9, 9), st.integers(-9, 9))
 def test_a_grid_is_read_as_it_is_written(
     rows: int, cols: int, height: float, width: float, top: int, left: int
 ) -> None:
-    height, width = float(f"{height:.10g}"), float(f"{width:.10g}")
     grid = CellGrid(rows, cols, height, width, top, left)
     assert CellGrid.parse(str(grid)) == grid
 

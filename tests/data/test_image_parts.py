@@ -107,6 +107,16 @@ def test_images_without_fixed_parts_have_none(kind: str) -> None:
     assert find_parts(frames, frames) is None
 
 
+def test_a_few_pixels_that_are_no_part_are_left_out() -> None:
+    """A counter of two pixels, next to each other, that goes through two hundred values."""
+    images = np.concatenate([cakes(states(800)), np.full((800, 3, 3, WIDTH), 90, np.uint8)], axis=2)
+    count = np.arange(800) % 200
+    images[:, 0, -1, 0], images[:, 0, -1, 1] = count, (7 * count + 3 * (count % 5)) % 256
+    parts = find_parts(images, images)
+    assert parts is not None
+    assert parts.grid.count == 5
+
+
 def test_values_that_keep_coming_are_none() -> None:
     """In the second half of the data every part shows a colour that it never had."""
     images = cakes(states(800))

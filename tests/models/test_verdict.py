@@ -131,3 +131,64 @@ def test_pairs_of_frames_come_from_the_training_data_if_there_are_none() -> None
     single = Transitions(val.obs, val.actions, val.next_obs, n_actions=2, episode=np.arange(len(val)))
     assert judge(encode, predict, single, decode=draw).figures["unexplained"] is None
     assert judge(encode, predict, single, decode=draw, train=val).word == EXACT
+
+
+def test_few_changes_are_no_proof() -> None:
+    """Nearly all transitions change nothing: the few that do say little about the others."""
+    data = ring(4000)
+    moves = np.arange(4000) % 40 == 0
+    still = np.where(moves[:, None, None, None], data.next_obs, data.obs)
+    seldom = Transitions(data.obs, np.where(moves, data.actions, 2), still, n_actions=3)
+
+    def step(bits: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        return np.where(np.asarray(actions)[:, None] == 2, bits, predict(bits, actions))
+
+    verdict = judge(encode, step, seldom)
+    assert verdict.figures["exact_changed"] == 100
+    assert verdict.figures["changed"] == 100
+    assert verdict.word == READABLE
+    assert "100 of which change the code, are too few" in verdict.reason
+
+
+def test_an_action_that_is_not_held_out_is_named() -> None:
+    data = ring()
+    verdict = judge(encode, predict, Transitions(data.obs, data.actions, data.next_obs, n_actions=3))
+    assert verdict.word == READABLE
+    assert "no held-out transition has the action 2" in verdict.reason
+
+
+def test_collisions_with_training_frames_count() -> None:
+    """The held-out frames show one half of the ring, the training frames the other, whose codes are the same."""
+    data = ring(8000)
+    halves = [
+        encode(data.obs)[:, part].any(1) & encode(data.next_obs)[:, part].any(1) for part in (slice(8), slice(8, 16))
+    ]
+    low, high = (Transitions(data.obs[part], data.actions[part], data.next_obs[part], n_actions=2) for part in halves)
+
+    def half(images: np.ndarray) -> np.ndarray:
+        bits = encode(images)
+        return bits[:, :8] | bits[:, 8:]
+
+    assert judge(half, predict, low).figures["collisions"] == 0
+    verdict = judge(half, predict, low, train=high)
+    assert verdict.figures["collisions"] is None  # frames of one state might differ, for all that is known
+    assert verdict.word == READABLE
+
+
+def test_what_only_held_out_frames_show_is_noticed() -> None:
+    """A second pixel lights up in the held-out frames; the encoder does not see it."""
+    train, val = ring(), ring()
+    new = replace(val, obs=val.obs.copy(), next_obs=val.next_obs.copy())
+    new.obs[:, 0, 9, 9] = new.next_obs[:, 0, 9, 9] = 200
+
+    def dark(bits: np.ndarray) -> np.ndarray:
+        images = np.zeros((len(bits), 1, 16, 16), np.uint8)
+        images[:, 0, 3] = np.where(bits, 255, 0)
+        return images
+
+    assert judge(encode, predict, val, train=train, decode=dark).word == EXACT
+    verdict = judge(encode, predict, new, decode=dark, train=new)
+    assert verdict.figures["misdrawn"] == 0
+    verdict = judge(encode, predict, new[:500], decode=dark, train=train)
+    assert verdict.figures["misdrawn"] == 100
+    assert verdict.word != EXACT

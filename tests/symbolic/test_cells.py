@@ -93,7 +93,11 @@ def walked(atom: Atom, board: np.ndarray, row: int, col: int) -> bool:
         (Atom("at", (1, EDGE), "up", 1), True, "the cell above is 01 or outside the board"),
         (Atom("at", (1,), "left", 3), False, "the cell 3 steps to the left is not 01"),
         (Atom("nearest", (2,), "down", among=(1, 2)), True, "the nearest cell below with 01 or 10 has 10"),
-        (Atom("nearest", (2,), "up", among=(1, 2)), False, "the nearest cell above with 01 or 10 is missing or does not have 10"),
+        (
+            Atom("nearest", (2,), "up", among=(1, 2)),
+            False,
+            "the nearest cell above with 01 or 10 is missing or does not have 10",
+        ),
         (Atom("nearest", (1,), "right", among=(1, 2)), True, "the nearest cell to the right with 01 or 10 has 01"),
         (Atom("nearest", (EDGE,), "down", among=(1, 2)), True, "no cell below is 01 or 10"),
         (Atom("nearest", (1,), "down", among=(1,)), False, "no cell below is 01"),

@@ -184,6 +184,26 @@ def test_whole_episodes_are_held_out() -> None:
     assert not set(train.episode) & set(held_out.episode)
 
 
+def test_long_episodes_are_cut() -> None:
+    data = jump(400)
+    two = replace(data, episode=(np.arange(400) >= 20).astype(int))
+    assert [len(part) for part in hold_out(two)] == [360, 40]
+
+
+def test_few_bits_and_few_transitions_are_enough_to_train() -> None:
+    """Eight lamps in a row, of which an action switches one: 8 bits, and 200 transitions."""
+    generator = np.random.default_rng(0)
+    lamps, actions = generator.integers(0, 2, (200, 2, 4), dtype=np.uint8), generator.integers(0, 8, 200)
+    switched = lamps ^ np.eye(8, dtype=np.uint8)[actions].reshape(-1, 2, 4)
+    tile = np.random.default_rng(1).integers(0, 256, (2, 8, 8), dtype=np.uint8)
+    now, then = (tile[part].transpose(0, 1, 3, 2, 4).reshape(-1, 1, 16, 32) for part in (lamps, switched))
+    run = dwmr.train(SHORT, train=Transitions(now, actions, then, n_actions=8), progress=False)
+    assert (run.config.bits, run.config.batch_size) == (8, 45)
+    assert run.verdict is not None
+    assert run.verdict.word != "exact"
+    assert run.verdict.figures["collisions"] == 0
+
+
 def test_data_that_cannot_teach_anything_is_refused() -> None:
     data = jump(300)
     still = Transitions(data.obs, data.actions, data.obs, n_actions=4)

@@ -128,8 +128,9 @@ def plan_level(
     """Solve one task of the built-in world that a model was trained on, by acting in it.
 
     A task is a start and a goal; docs/reference/worlds.md says what the tasks of each world are. The agent follows its
-    plan. It plans again when the code of the new image differs from the prediction in too many bits: more than dwmr plan
-    tolerates between two codes of one state. When it finds no plan, it takes a random action, at most 20 times.
+    plan. It plans again when the code of the new image differs from the prediction in too many bits: more than
+    dwmr plan tolerates between two codes of one state. When it finds no plan, it takes a random action, at most 20
+    times.
 
     It stops:
 

@@ -40,7 +40,7 @@ class CellGrid:
     left: int = 0
 
     def __str__(self) -> str:
-        return f"{self.rows}x{self.cols}:{self.height:.10g}x{self.width:.10g}{self.top:+d}{self.left:+d}"
+        return f"{self.rows}x{self.cols}:{self.height:.17g}x{self.width:.17g}{self.top:+d}{self.left:+d}"
 
     @staticmethod
     def parse(text: str) -> CellGrid:
@@ -223,8 +223,7 @@ def symbols_of(grid: CellGrid, obs: np.ndarray, next_obs: np.ndarray) -> Symbols
             ]
             if start >= len(obs) // 2:
                 later += len(frames)
-                names_new = np.array([name for name, _ in unknown], np.uint64)
-                new += int(np.isin(hashes, names_new).any((1, 2)).sum())
+                new += len({place // grid.count for _, place in unknown})  # frames that are the first to show something
             for name, place in unknown:
                 frame, row, col = np.unravel_index(place, hashes.shape)
                 found[name] = 0
@@ -235,6 +234,8 @@ def symbols_of(grid: CellGrid, obs: np.ndarray, next_obs: np.ndarray) -> Symbols
                 found[name] += count
     if new > MAX_NEW * later or len(found) < 2:
         return None
-    totals = np.array(list(found.values()))
+    # A cell that reaches over the border may look as another one inside of the image, whose hash differs.
+    looks, symbol_of = np.unique(np.stack(patches).reshape(len(patches), -1), axis=0, return_inverse=True)
+    totals = np.bincount(symbol_of.ravel(), list(found.values()))
     order = np.argsort(-totals, kind="stable")
-    return Symbols(grid, np.stack(patches)[order], totals[order] / totals.sum())
+    return Symbols(grid, looks[order].reshape(len(looks), *patches[0].shape), totals[order] / totals.sum())

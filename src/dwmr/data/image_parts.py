@@ -104,7 +104,7 @@ def find_parts(obs: np.ndarray, next_obs: np.ndarray) -> Parts | None:
     changing = sum(len(atom.pixels) for atom in atoms)
     if sum(len(atom.pixels) for group in unclear for atom in group) > UNCLEAR * changing:
         return None
-    groups = [group for group in groups if group not in unclear]
+    groups = [group for group in groups if all(group is not other for other in unclear)]
     mixtures += itertools.chain.from_iterable(unclear)
     return _read_all(groups, mixtures, obs, next_obs)
 
@@ -250,7 +250,7 @@ def _read_all(groups: list[list[_Atom]], mixtures: list[_Atom], obs: np.ndarray,
             for number, (name, at) in enumerate(zip(names.tolist(), first.tolist(), strict=True)):
                 if name not in found[part]:
                     found[part][name] = cut[at]
-                    unseen |= inverse == number
+                    unseen[at] = True
                     where = np.flatnonzero(inverse == number)
                     sums[part][name] = flat[where][:, :, borders[part]].mean(0)
             if len(found[part]) > MAX_VALUES:

@@ -267,11 +267,12 @@ def _cut(images: Tensor, places: Tensor, inside: Tensor) -> Tensor:
 def _bit_logits(symbols: Tensor, codes: Tensor) -> Tensor:
     """From how likely each symbol is in each cell, (N, cells, symbols), the logits of the code (N, bits · cells): the
     likeliest symbol with a bit less the likeliest without."""
-    symbols = symbols.unsqueeze(-1)
     never = torch.finfo(symbols.dtype).min / 4
-    with_bit = symbols.masked_fill(~codes, never).amax(-2)  # (N, cells, bits of a cell)
-    without = symbols.masked_fill(codes, never).amax(-2)
-    return (with_bit - without).transpose(-2, -1).flatten(-2)
+
+    def likeliest(among: Tensor) -> Tensor:
+        return symbols.masked_fill(~among, never).amax(-1)
+
+    return torch.stack([likeliest(having) - likeliest(~having) for having in codes.T], dim=-2).flatten(-2)
 
 
 def _normed(cells: Tensor) -> Tensor:

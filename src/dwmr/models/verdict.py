@@ -24,6 +24,8 @@ MIN_REPEATED = 99.0  # percent of the frames of one state that are equal, where 
 MIN_CHANGED = 50.0  # percent of the next codes that change; with fewer a model has failed
 CONFIDENCE = 1.645  # standard deviations of a one-sided interval of 95%
 MAX_PAIRS = 5000
+MAX_FRAMES = 20_000  # training frames among which collisions are counted, beside the held-out ones
+MAX_MISDRAWN = 0.5  # percent of the frames
 MAX_PIXELS = 4e7  # in the frames compared with each other
 
 
@@ -69,17 +71,26 @@ def judge(
     right = (predicted == next_codes).all(1)
     figures: dict[str, Any] = {
         "transitions": len(val),
+        "changed": int(changed.sum()),
+        "actions_not_held_out": sorted(set(range(val.n_actions)) - set(np.unique(val.actions).tolist())),
         "exact_next": 100 * float(right.mean()),
         "exact_changed": 100 * float(right[changed].mean()) if changed.any() else None,
         "copy": 100 * float((~changed).mean()),
         "collisions": None,
+        "misdrawn": None,
         **_of_one_state(encode, decode, next(filter(_has_pairs, (val, train)), None)),
     }
     # Frames of one state may differ, so this is an upper bound: a low one holds for any data, a high one says nothing
     # unless states are always drawn the same way.
-    shared = collisions_of_frames(np.concatenate([codes, next_codes]), (val.obs, val.next_obs))
+    frames, codes_of_frames = [val.obs, val.next_obs], [codes, next_codes]
+    if train is not None:
+        frames.append(some := train.obs[_evenly(len(train), MAX_FRAMES)])
+        codes_of_frames.append(as_bits(encode(some)))
+    shared = collisions_of_frames(np.concatenate(codes_of_frames), tuple(frames))
     if shared <= MAX_COLLISIONS or (figures["repeated_frames"] or 0) >= MIN_REPEATED:
         figures["collisions"] = shared
+        if decode is not None and train is not None:
+            figures["misdrawn"] = misdrawn(decode, (val.next_obs, next_codes), (some, codes_of_frames[-1]))
     return Verdict(*_word_and_reason(figures), figures)
 
 
@@ -90,6 +101,26 @@ def collisions_of_frames(codes: np.ndarray, frames: tuple[np.ndarray, ...]) -> f
     first = dict(zip(names.tolist(), pixels.tolist(), strict=True))
     shared = {name for name, pixel in zip(names.tolist(), pixels.tolist(), strict=True) if first[name] != pixel}
     return 100 * float(np.isin(names, list(shared)).mean()) if shared else 0.0
+
+
+def misdrawn(
+    decode: Callable[[Any], Any], held_out: tuple[np.ndarray, np.ndarray], seen: tuple[np.ndarray, np.ndarray]
+) -> float:
+    """Percent of the held-out frames that differ from the image drawn of their code, in some pixel, by more than any
+    training frame does: they show what the code cannot say. Both arguments are frames and their codes."""
+    most = int(min(MAX_PAIRS, MAX_PIXELS // math.prod(seen[0].shape[1:])))
+
+    def errors(frames: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        chosen = _evenly(len(frames), most)
+        drawn = np.asarray(torch.as_tensor(decode(codes[chosen])).cpu()).astype(np.int16)
+        return np.asarray(np.abs(frames[chosen] - drawn).max((1, 2, 3)))
+
+    return 100 * float((errors(*held_out) > errors(*seen).max()).mean())
+
+
+def _evenly(count: int, most: int) -> np.ndarray:
+    """At most so many indices below ``count``."""
+    return np.linspace(0, count - 1, min(most, count)).astype(int)
 
 
 def _digests(rows: np.ndarray) -> np.ndarray:
@@ -111,7 +142,7 @@ def _of_one_state(
         return figures
     first, second = transitions.same_state_pairs()
     most = int(min(MAX_PAIRS, MAX_PIXELS // math.prod(transitions.image_shape)))
-    chosen = np.linspace(0, len(first) - 1, min(most, len(first))).astype(int)
+    chosen = _evenly(len(first), most)
     one, other = transitions.next_obs[first[chosen]], transitions.obs[second[chosen]]
     codes, same_state = as_bits(encode(one)), as_bits(encode(other))
     same = (codes == same_state).all(1)
@@ -152,7 +183,7 @@ def _word_and_reason(figures: Mapping[str, Any]) -> tuple[str, str]:
         return FAILED, "the code never changes; collect transitions in which actions change the image"
     predicted = f"{exact:.2f}% of the next codes are predicted exactly"
     failed = f"{predicted}, {changed:.2f}% of those that change"
-    floor = lower_bound(exact, figures["transitions"])
+    floor = min(lower_bound(exact, figures["transitions"]), lower_bound(changed, figures["changed"]))
     if collisions is not None:
         known = f"{collisions:.2f}% of the frames share a code with another"
         if collisions > MAX_READABLE_COLLISIONS:
@@ -168,10 +199,16 @@ def _word_and_reason(figures: Mapping[str, Any]) -> tuple[str, str]:
         wanted, told_apart = MIN_EXACT, False
     if changed < MIN_CHANGED:
         return FAILED, f"{failed}, and {known}; train longer, or collect more transitions"
-    if told_apart and min(floor, changed) >= wanted:
+    if told_apart and (figures["misdrawn"] or 0.0) > MAX_MISDRAWN:
+        new = f"{figures['misdrawn']:.2f}% of the held-out frames show something that the training frames do not"
+        return READABLE, f"{predicted}, but {new}; collect more varied transitions"
+    if told_apart and floor >= wanted:
+        if absent := figures["actions_not_held_out"]:
+            return READABLE, f"{predicted}, but no held-out transition has the action {absent[0]}; collect more of it"
         return EXACT, f"{predicted}, and {known}"
     if told_apart and min(exact, changed) >= wanted:
-        return READABLE, f"{predicted}, but {figures['transitions']} held-out transitions are too few to be sure"
+        found = f"{figures['transitions']} held-out transitions, {figures['changed']} of which change the code,"
+        return READABLE, f"{predicted}, but {found} are too few to be sure"
     return READABLE, f"{predicted}, and {known}"
 
 

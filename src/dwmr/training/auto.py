@@ -34,6 +34,8 @@ EXACT_ENOUGH = 99.9  # percent of the next codes; a predictor this good after a 
 FAR_FEWER = 2  # times as many bits in codes of cells as in codes of parts
 LIKE_NOTHING = 2.0  # a pixel of a symbol that a part never shows; those of images lie in [0, 1]
 HELD_OUT = 0.1  # share of the transitions that `fit` keeps for the verdict
+MOST_HELD_OUT = 0.2  # the same if whole episodes are kept
+MIN_MINIBATCHES = 4  # in an epoch; with few transitions minibatches are smaller
 
 
 class Recipe:
@@ -66,6 +68,8 @@ class Recipe:
             decoder="symbols",
             scheme="predictor_alone",
             standardize=False,
+            low=0.0,
+            high=0.0,
             cells=str(grid),
             symbols=symbols,
             bits=bits_per_cell(symbols) * grid.count,
@@ -155,11 +159,11 @@ def check_data(train: Transitions) -> None:
 
 
 def hold_out(transitions: Transitions) -> tuple[Transitions, Transitions]:
-    """All but the last tenth, and the last tenth: whole episodes if there are any."""
+    """All but the last tenth, and the last tenth: whole episodes, unless those would be more than a fifth."""
     first = int(len(transitions) * (1 - HELD_OUT))
     if transitions.episode is not None:
         starts = np.flatnonzero(np.diff(transitions.episode)) + 1
-        before = starts[starts <= first]
+        before = starts[(starts <= first) & (starts >= len(transitions) * (1 - MOST_HELD_OUT))]
         first = int(before[-1]) if len(before) else first
     if not 0 < first < len(transitions):
         raise InputError(f"{len(transitions)} transitions are too few to hold some out; collect more")

@@ -155,7 +155,7 @@ def train_group(job: Job, members: list[Member]) -> None:
             alive = [member for member in members if member.failure is None]
             if not alive:
                 return
-            for member in alive:  # once all is saved, since a warning may be made an error
+            for member in alive if not runners[0].codes else ():  # once all is saved: a warning may be made an error
                 warn_if_collapsed(member.metrics[-1], member.config.bits, updates * config.batch_size)
             shown.describe(one_line(alive[0].metrics[-1]))
 

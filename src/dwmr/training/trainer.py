@@ -23,7 +23,7 @@ from dwmr.models.run_folder import VERSIONS, RunInfo, create_run, read_info, rea
 from dwmr.models.verdict import Verdict, judge
 from dwmr.models.world_model import WorldModel
 from dwmr.presets import PRESETS
-from dwmr.training.auto import EXACT_ENOUGH, Recipe, hold_out
+from dwmr.training.auto import EXACT_ENOUGH, MIN_MINIBATCHES, Recipe, hold_out
 from dwmr.training.coded import GivenCodes, coded
 from dwmr.training.learner import RunState
 from dwmr.training.objectives import OBJECTIVES, Objective, objective_of, shared_objective
@@ -121,6 +121,8 @@ def train_many(
         if own or objective is not None:
             raise InputError("auto chooses networks and objective itself; use another preset with your own")
         train, val = (train, val) if val is not None else hold_out(train)
+        most = max(2, len(train) // MIN_MINIBATCHES)
+        configs = [each.replace(batch_size=min(each.batch_size, most)) for each in configs]
     configs = [each.replace(**dict.fromkeys(own, "custom")) for each in configs]
     check_choices(configs[0], objective, fast=fast)
     if len(seeds) > 1 and any(isinstance(network, nn.Module) for network in own.values()):
@@ -134,9 +136,13 @@ def train_many(
     _check_data(configs[0], train, val)
     recipe = Recipe(configs[0], train) if configs[0].model == "auto" and len(taken) < len(folders) else None
     if configs[0].model == "auto" and taken:
-        configs = [read_info(taken[0]).config] * len(configs)
+        stored = read_info(taken[0]).config
+        if stored.benchmark != "auto":
+            raise InputError(f"{taken[0]} is a run of {stored.name!r}, which auto cannot resume; choose another folder")
+        configs = [stored] * len(configs)
     elif recipe is not None and val is not None:
         configs = [_with_predictor(recipe, val, seeds[0], where, fast, progress)] * len(configs)
+        check_choices(configs[0])
 
     cells = CELLS[configs[0].encoder](train.image_shape) if configs[0].by_cell else 1
     family = objective or shared_objective(configs, cells)
