@@ -69,6 +69,17 @@ def test_large_images_are_encoded_and_decoded_few_at_once(monkeypatch):
     assert sizes == [2, 2, 2, 1] * 2
 
 
+def test_codes_are_predicted_few_at_once_if_the_predictor_needs_much_memory(monkeypatch):
+    model, images, sizes = small_model(), random_images(7, 2, 9, 7), []
+    bits, actions = model.encode(images), np.arange(7) % 3
+    expected = model.predict(bits, actions)
+    model.predictor.numbers_per_code = 100
+    monkeypatch.setattr(world_model, "NUMBERS_AT_ONCE", 300)
+    model.predictor.register_forward_pre_hook(lambda module, given: sizes.append(len(given[0])))
+    assert torch.equal(model.predict(bits, actions), expected)
+    assert sizes == [3, 3, 1]
+
+
 def test_imagination_repeats_prediction():
     model = small_model()
     bits, actions = model.encode(random_images(4, 2, 9, 7)), np.array([[0, 1, 2], [2, 1, 0], [1, 1, 1], [0, 0, 2]])

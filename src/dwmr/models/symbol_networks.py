@@ -203,6 +203,7 @@ class CellPredictor(nn.Module):
         self.action = nn.Linear(n_actions, channels, bias=False)
         self.blocks = nn.ModuleList(CellBlock(grid, n_actions, channels) for _ in range(blocks))
         self.last = nn.Conv2d(channels, self.layout[0], 1)
+        self.numbers_per_code = channels * grid.count
 
     def forward(self, codes: Tensor, actions: Tensor) -> Tensor:
         signs = (2 * codes - 1).unflatten(-1, self.layout)
@@ -231,6 +232,7 @@ class PlacePredictor(CellPredictor):
         self.carried, self.arrived = nn.Conv2d(depth, carried, 1), nn.Conv2d(carried, channels, 1)
         self.mixing = nn.Parameter(0.01 * torch.randn(n_actions, grid.count, grid.count))
         self.moving = nn.Parameter(torch.eye(grid.count).repeat(n_actions, 1, 1))
+        self.numbers_per_code = max(channels, grid.count) * grid.count
 
     def forward(self, codes: Tensor, actions: Tensor) -> Tensor:
         signs = (2 * codes - 1).unflatten(-1, self.layout)

@@ -26,8 +26,9 @@ from dwmr.seeding import rng
 
 Array = np.ndarray | Tensor
 
-NUMBERS_AT_ONCE = 2**25  # pixels that are encoded or decoded at once
+NUMBERS_AT_ONCE = 2**25  # pixels that are encoded or decoded at once, or what codes become inside of the predictor
 IMAGES_AT_ONCE = 1024  # the same in images, where more are no faster
+CODES_AT_ONCE = 4096  # and in codes
 
 _NETWORKS: dict[str, Mapping[str, Callable[..., nn.Module]]] = {
     "encoder": ENCODERS,
@@ -110,13 +111,15 @@ class WorldModel(nn.Module):
         batch = batch or (most if self.device.type == "cuda" else self._images_at_once())
         return self._in_parts(lambda x: _as_bits(self.encoder(self.normalize(x))), batch, images)
 
-    def predict(self, bits: Array, actions: Array, batch: int = 4096) -> Tensor:
+    def predict(self, bits: Array, actions: Array, batch: int | None = None) -> Tensor:
         """bool (N, K) and actions (N,) to the next bool (N, K)."""
-        return self._in_parts(self._next_bits, batch, *self._check_codes(bits, actions, action_axes=1))
+        codes = self._check_codes(bits, actions, action_axes=1)
+        return self._in_parts(self._next_bits, batch or self._codes_at_once(), *codes)
 
-    def imagine(self, bits: Array, actions: Array, batch: int = 4096) -> Tensor:
+    def imagine(self, bits: Array, actions: Array, batch: int | None = None) -> Tensor:
         """bool (N, K) and actions (N, T) to the imagined bool (N, T, K), each step from the last one's bits."""
-        return self._in_parts(self._roll, batch, *self._check_codes(bits, actions, action_axes=2))
+        codes = self._check_codes(bits, actions, action_axes=2)
+        return self._in_parts(self._roll, batch or self._codes_at_once(), *codes)
 
     def decode(self, bits: Array, batch: int | None = None) -> Tensor:
         """bool (N, K) to uint8 images (N, C, H, W); only for models trained with a decoder."""
@@ -134,6 +137,10 @@ class WorldModel(nn.Module):
         """A power of two, as the CPU's kernels take whole vectors of images."""
         most = max(1, NUMBERS_AT_ONCE // math.prod(self.image_shape))
         return min(IMAGES_AT_ONCE, 2 ** (most.bit_length() - 1))
+
+    def _codes_at_once(self) -> int:
+        """Fewer for predictors that need much memory for a code, as their attribute ``numbers_per_code`` says."""
+        return max(1, min(CODES_AT_ONCE, NUMBERS_AT_ONCE // getattr(self.predictor, "numbers_per_code", self.bits)))
 
     def _next_bits(self, bits: Tensor, actions: Tensor) -> Tensor:
         return _as_bits(self.predictor(bits.to(self.mean.dtype), self.one_hot(actions)))
