@@ -192,3 +192,23 @@ def test_what_only_held_out_frames_show_is_noticed() -> None:
     verdict = judge(encode, predict, new[:500], decode=dark, train=train)
     assert verdict.figures["misdrawn"] == 100
     assert verdict.word != EXACT
+
+
+def test_pixels_that_codes_do_not_explain_are_counted() -> None:
+    """A counter of two pixels that goes through many values, and a pixel that is drawn badly, but follows the bits."""
+    data = ring(2000)
+    count = np.arange(2001) * 37 % 251
+    frames = np.concatenate([data.obs, data.next_obs[-1:]])
+    frames[:, 0, 12, 3], frames[:, 0, 12, 4] = count, 255 - count
+    frames[:, 0, 14, 2] = 10 * frames[:, 0, 3].argmax(1)
+    counting = replace(data, obs=frames[:-1], next_obs=frames[1:])
+
+    def dark(bits: np.ndarray) -> np.ndarray:
+        images = np.zeros((len(bits), 1, 16, 16), np.uint8)
+        images[:, 0, 3] = np.where(bits, 255, 0)
+        return images
+
+    verdict = judge(encode, predict, counting[1500:], train=counting[:1500], decode=dark)
+    assert verdict.figures["unread_pixels"] == 2
+    assert verdict.word != EXACT
+    assert judge(encode, predict, data[1500:], train=data[:1500], decode=dark).figures["unread_pixels"] == 0

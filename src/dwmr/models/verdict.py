@@ -23,10 +23,15 @@ MAX_UNEXPLAINED = 3.0  # percent of what frames of one state have in common
 MIN_REPEATED = 99.0  # percent of the frames of one state that are equal, where states are always drawn the same way
 MIN_CHANGED = 50.0  # percent of the next codes that change; with fewer a model has failed
 CONFIDENCE = 1.645  # standard deviations of a one-sided interval of 95%
+MIN_PAIRS = 300  # of held-out frames of one state; with fewer, training frames are compared
 MAX_PAIRS = 5000
 MAX_FRAMES = 20_000  # training frames among which collisions are counted, beside the held-out ones
 MAX_MISDRAWN = 0.5  # percent of the frames
+OFTEN = 0.01  # share of the frames in which a pixel must differ from what it mostly shows, to be looked at
 MAX_PIXELS = 4e7  # in the frames compared with each other
+
+
+CodedFrames = tuple[np.ndarray, np.ndarray]  # frames uint8 (N, C, H, W) and their codes bool (N, K)
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,8 @@ def judge(
         "copy": 100 * float((~changed).mean()),
         "collisions": None,
         "misdrawn": None,
-        **_of_one_state(encode, decode, next(filter(_has_pairs, (val, train)), None)),
+        "unread_pixels": None,
+        **_of_one_state(encode, decode, _with_pairs(val, train)),
     }
     # Frames of one state may differ, so this is an upper bound: a low one holds for any data, a high one says nothing
     # unless states are always drawn the same way.
@@ -90,7 +96,9 @@ def judge(
     if shared <= MAX_COLLISIONS or (figures["repeated_frames"] or 0) >= MIN_REPEATED:
         figures["collisions"] = shared
         if decode is not None and train is not None:
-            figures["misdrawn"] = misdrawn(decode, (val.next_obs, next_codes), (some, codes_of_frames[-1]))
+            held_out, seen = (val.next_obs, next_codes), (some, codes_of_frames[-1])
+            figures["misdrawn"] = misdrawn(decode, held_out, seen)
+            figures["unread_pixels"] = unread_pixels(decode, held_out, seen)
     return Verdict(*_word_and_reason(figures), figures)
 
 
@@ -103,19 +111,47 @@ def collisions_of_frames(codes: np.ndarray, frames: tuple[np.ndarray, ...]) -> f
     return 100 * float(np.isin(names, list(shared)).mean()) if shared else 0.0
 
 
-def misdrawn(
-    decode: Callable[[Any], Any], held_out: tuple[np.ndarray, np.ndarray], seen: tuple[np.ndarray, np.ndarray]
-) -> float:
+def misdrawn(decode: Callable[[Any], Any], held_out: CodedFrames, seen: CodedFrames) -> float:
     """Percent of the held-out frames that differ from the image drawn of their code, in some pixel, by more than any
-    training frame does: they show what the code cannot say. Both arguments are frames and their codes."""
-    most = int(min(MAX_PAIRS, MAX_PIXELS // math.prod(seen[0].shape[1:])))
+    training frame does: they show what the code cannot say."""
 
     def errors(frames: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        chosen = _evenly(len(frames), most)
-        drawn = np.asarray(torch.as_tensor(decode(codes[chosen])).cpu()).astype(np.int16)
-        return np.asarray(np.abs(frames[chosen] - drawn).max((1, 2, 3)))
+        chosen = _evenly(len(frames), _most_frames(frames))
+        return np.asarray(np.abs(frames[chosen] - _drawn(decode, codes[chosen])).max((1, 2, 3)))
 
     return 100 * float((errors(*held_out) > errors(*seen).max()).mean())
+
+
+def unread_pixels(decode: Callable[[Any], Any], held_out: CodedFrames, seen: CodedFrames) -> int:
+    """How many pixels show something that codes do not say: neither the image drawn of the code nor a linear function
+    of its bits, fitted to training frames, has half of the pixel's variance."""
+    frames, codes = held_out
+    chosen = _evenly(len(frames), _most_frames(frames))
+    shown = frames[chosen].reshape(len(chosen), -1)
+    often = (shown != np.median(shown, axis=0)).mean(0) >= OFTEN
+    variance = shown[:, often].var(0)
+    error = (shown[:, often] - _drawn(decode, codes[chosen]).reshape(len(chosen), -1)[:, often]).astype(np.float32)
+    doubtful = (error**2).mean(0) > variance / 2
+    values = np.flatnonzero(often)[doubtful]
+    if not len(values):
+        return 0
+    known, of_known = (part[_evenly(len(part), _most_frames(frames))] for part in seen)
+    bits, wanted = _with_one(of_known), known.reshape(len(known), -1)[:, values].astype(float)
+    weights = np.linalg.solve(bits.T @ bits + np.eye(bits.shape[1]), bits.T @ wanted)
+    left = ((shown[:, values] - _with_one(codes[chosen]) @ weights) ** 2).mean(0)
+    return len(np.unique(values[left > variance[doubtful] / 2] % math.prod(frames.shape[2:])))
+
+
+def _with_one(codes: np.ndarray) -> np.ndarray:
+    return np.c_[codes.astype(float), np.ones(len(codes))]
+
+
+def _most_frames(frames: np.ndarray) -> int:
+    return int(min(MAX_PAIRS, MAX_PIXELS // math.prod(frames.shape[1:])))
+
+
+def _drawn(decode: Callable[[Any], Any], codes: np.ndarray) -> np.ndarray:
+    return np.asarray(torch.as_tensor(decode(codes)).cpu()).astype(np.int16)
 
 
 def _evenly(count: int, most: int) -> np.ndarray:
@@ -128,8 +164,14 @@ def _digests(rows: np.ndarray) -> np.ndarray:
     return np.array([hash(np.ascontiguousarray(row).tobytes()) for row in rows])
 
 
-def _has_pairs(transitions: Transitions | None) -> bool:
-    return transitions is not None and transitions.episode is not None and len(transitions.same_state_pairs()[0]) > 0
+def _with_pairs(val: Transitions, train: Transitions | None) -> Transitions | None:
+    """The transitions to take two frames of one state from: held-out ones, or training ones if those are few."""
+
+    def count(transitions: Transitions) -> int:
+        return 0 if transitions.episode is None else len(transitions.same_state_pairs()[0])
+
+    chosen = val if train is None or count(val) >= MIN_PAIRS else max(val, train, key=count)
+    return chosen if count(chosen) else None
 
 
 def _of_one_state(
@@ -141,8 +183,7 @@ def _of_one_state(
     if transitions is None:
         return figures
     first, second = transitions.same_state_pairs()
-    most = int(min(MAX_PAIRS, MAX_PIXELS // math.prod(transitions.image_shape)))
-    chosen = _evenly(len(first), most)
+    chosen = _evenly(len(first), _most_frames(transitions.obs))
     one, other = transitions.next_obs[first[chosen]], transitions.obs[second[chosen]]
     codes, same_state = as_bits(encode(one)), as_bits(encode(other))
     same = (codes == same_state).all(1)
@@ -202,6 +243,9 @@ def _word_and_reason(figures: Mapping[str, Any]) -> tuple[str, str]:
     if told_apart and (figures["misdrawn"] or 0.0) > MAX_MISDRAWN:
         new = f"{figures['misdrawn']:.2f}% of the held-out frames show something that the training frames do not"
         return READABLE, f"{predicted}, but {new}; collect more varied transitions"
+    if told_apart and figures["unread_pixels"]:
+        count = figures["unread_pixels"]
+        return READABLE, f"{predicted}, but {count} pixels show something that codes do not say, such as a counter"
     if told_apart and floor >= wanted:
         if absent := figures["actions_not_held_out"]:
             return READABLE, f"{predicted}, but no held-out transition has the action {absent[0]}; collect more of it"
