@@ -12,7 +12,7 @@ from dwmr import InputError, Transitions
 from dwmr.data.cell_grid import find_symbols
 from dwmr.data.rendered_cells import NamedCells
 from dwmr.models.run_folder import read_info
-from dwmr.training.auto import Recipe, find_cells, hold_out
+from dwmr.training.auto import find_cells, hold_out, recipes
 from tests.data.test_image_parts import cakes
 
 SIDE, PIXELS = 4, 6
@@ -94,6 +94,19 @@ def test_a_finished_run_is_resumed_as_it_is(fitted: tuple[dwmr.WorldModel, Path]
     assert run.verdict == model.verdict
 
 
+def test_a_run_is_not_resumed_with_other_values(fitted: tuple[dwmr.WorldModel, Path]) -> None:
+    _, folder = fitted
+    with pytest.raises(InputError, match="was trained with epochs=12, not 13"):
+        dwmr.train(SHORT.replace(epochs=13), train=jump(4000), out=folder, resume=True, progress=False)
+
+
+def test_a_run_of_another_preset_is_not_resumed(tmp_path: Path) -> None:
+    data = jump(400)
+    dwmr.train(dwmr.preset("generic/dwmr", epochs=1), train=data, out=tmp_path / "run", progress=False)
+    with pytest.raises(InputError, match="'generic/dwmr', which auto cannot resume"):
+        dwmr.train(SHORT, train=data, out=tmp_path / "run", resume=True, progress=False)
+
+
 def test_a_world_drawn_anew_in_every_frame_is_learned_exactly(tmp_path: Path) -> None:
     run = dwmr.train(SHORT, train=with_noise(jump(2500)), out=tmp_path / "run", progress=False)
     assert (run.config.encoder, run.config.symbols, run.config.cells) == ("reader", 3, "4x4:6x6+0+0")
@@ -145,9 +158,22 @@ def test_too_short_a_training_is_not_called_exact() -> None:
 
 def test_nothing_depends_on_colours_or_on_the_order_of_actions() -> None:
     data = jump(400)
-    config = Recipe(dwmr.preset("auto"), data).config
+    config = recipes(dwmr.preset("auto"), data)[0].config
     changed = Transitions(255 - data.obs, 3 - data.actions, 255 - data.next_obs, n_actions=4, episode=data.episode)
-    assert Recipe(dwmr.preset("auto"), changed).config == config
+    assert recipes(dwmr.preset("auto"), changed)[0].config == config
+
+
+def test_cells_with_many_symbols_are_compared_with_parts() -> None:
+    """Every place of the board has three tiles of its own, so that its cells show 48 symbols and its parts three."""
+    generator = np.random.default_rng(0)
+    tiles = generator.integers(0, 256, (SIDE, SIDE, 3, 3, PIXELS, PIXELS), dtype=np.uint8)
+    boards = generator.integers(0, 3, (2000, SIDE, SIDE))
+    row, col = np.indices((SIDE, SIDE))
+    images = tiles[row, col, boards].transpose(0, 3, 1, 4, 2, 5).reshape(-1, 3, SIDE * PIXELS, SIDE * PIXELS)
+    data = Transitions(images[:-1], np.arange(1999) % 2, images[1:], n_actions=2)
+    cells, parts = find_cells(data)
+    assert (str(cells.grid), len(cells)) == ("4x4:6x6+0+0", 48)
+    assert (str(parts.grid), len(parts)) == ("4x4:36", 3)
 
 
 def test_drawings_of_one_symbol_are_one_symbol_even_if_they_are_few() -> None:
@@ -164,7 +190,7 @@ def test_drawings_of_one_symbol_are_one_symbol_even_if_they_are_few() -> None:
 
     twice = replace(data, obs=framed(data.obs), next_obs=framed(data.next_obs))
     assert len(find_symbols(twice.obs, twice.next_obs) or ()) > 3
-    found = find_cells(twice)
+    (found,) = find_cells(twice)
     assert isinstance(found, NamedCells)
     assert (str(found.grid), len(found)) == ("4x4:6x6+0+0", 3)
 
@@ -172,7 +198,8 @@ def test_drawings_of_one_symbol_are_one_symbol_even_if_they_are_few() -> None:
 def test_images_without_cells_train_generic_networks() -> None:
     data = jump(300)
     rendered = with_noise(data, episodes=False)
-    config = Recipe(dwmr.preset("auto"), rendered).config
+    (recipe,) = recipes(dwmr.preset("auto"), rendered)
+    config = recipe.config
     assert (config.name, config.cells, config.model) == ("auto", "", "strong")
 
 

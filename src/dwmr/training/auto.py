@@ -31,20 +31,21 @@ log = logging.getLogger("dwmr")
 UPDATES = 2000
 TRIAL_UPDATES = 300
 EXACT_ENOUGH = 99.9  # percent of the next codes; a predictor this good after a trial is taken
-FAR_FEWER = 2  # times as many bits in codes of cells as in codes of parts
 LIKE_NOTHING = 2.0  # a pixel of a symbol that a part never shows; those of images lie in [0, 1]
 HELD_OUT = 0.1  # share of the transitions that `fit` keeps for the verdict
 MOST_HELD_OUT = 0.2  # the same if whole episodes are kept
 MIN_MINIBATCHES = 4  # in an epoch; with few transitions minibatches are smaller
 
 
-class Recipe:
-    """What ``auto`` stands for on some transitions: a configuration, and what new networks begin with."""
+Cells = Symbols | NamedCells | Parts
 
-    def __init__(self, config: Config, train: Transitions) -> None:
-        check_data(train)
-        self.train = train
-        self.found = find_cells(train)
+
+class Recipe:
+    """What ``auto`` stands for on some transitions: a configuration, and what new networks begin with. ``found``: the
+    cells of the images and their symbols, if there are any."""
+
+    def __init__(self, config: Config, train: Transitions, found: Cells | None) -> None:
+        self.train, self.found = train, found
         self.readers: dict[int, nn.Module] = {}  # that have learned, by seed
         self.config = self._config(config)
 
@@ -117,22 +118,23 @@ class Recipe:
                 model.decoder.rest.copy_(torch.from_numpy(self.train.obs[:1].astype(np.float32))[0] / 255)
 
 
-def find_cells(train: Transitions) -> Symbols | NamedCells | Parts | None:
-    """The cells or parts of the images and the symbols that they show, if there are few.
+def recipes(config: Config, train: Transitions) -> list[Recipe]:
+    """Those that suit the transitions, the simplest first."""
+    check_data(train)
+    return [Recipe(config, train, found) for found in find_cells(train)] or [Recipe(config, train, None)]
 
-    A grid whose cells show many symbols may be made of parts that look different everywhere: those are taken if their
-    codes have far fewer bits.
+
+def find_cells(train: Transitions) -> list[Cells]:
+    """The cells of the images and the symbols that they show, if there are few.
+
+    A grid whose cells show many symbols may be made of parts that look different everywhere; then both are found.
     """
     if (named := find_named_cells(train)) is not None:
-        return named
+        return [named]
     symbols = find_symbols(train.obs, train.next_obs)
     if symbols is not None and len(symbols) <= MAX_ONE_HOT:
-        return symbols
-    parts = find_parts(train.obs, train.next_obs)
-    if symbols is None or parts is None:
-        return symbols or parts
-    bits_of_cells, bits_of_parts = (bits_per_cell(len(each)) * each.grid.count for each in (symbols, parts))
-    return parts if FAR_FEWER * bits_of_parts <= bits_of_cells else symbols
+        return [symbols]
+    return [each for each in (symbols, find_parts(train.obs, train.next_obs)) if each is not None]
 
 
 def _place(network: nn.Module | None, places: np.ndarray, pixels: np.ndarray) -> None:

@@ -23,7 +23,7 @@ from dwmr.models.run_folder import VERSIONS, RunInfo, create_run, read_info, rea
 from dwmr.models.verdict import Verdict, judge
 from dwmr.models.world_model import WorldModel
 from dwmr.presets import PRESETS
-from dwmr.training.auto import EXACT_ENOUGH, MIN_MINIBATCHES, Recipe, hold_out
+from dwmr.training.auto import EXACT_ENOUGH, MIN_MINIBATCHES, Recipe, hold_out, recipes
 from dwmr.training.coded import GivenCodes, coded
 from dwmr.training.learner import RunState
 from dwmr.training.objectives import OBJECTIVES, Objective, objective_of, shared_objective
@@ -134,15 +134,15 @@ def train_many(
     if len(named) > len(set(named)):
         raise InputError("every run needs a folder of its own, got the same one twice")
     _check_data(configs[0], train, val)
-    recipe = Recipe(configs[0], train) if configs[0].model == "auto" and len(taken) < len(folders) else None
+    choices = recipes(configs[0], train) if configs[0].model == "auto" and len(taken) < len(folders) else []
+    recipe: Recipe | None = None
     if configs[0].model == "auto" and taken:
-        stored = read_info(taken[0]).config
-        if stored.benchmark != "auto":
-            raise InputError(f"{taken[0]} is a run of {stored.name!r}, which auto cannot resume; choose another folder")
-        configs = [stored] * len(configs)
-    elif recipe is not None and val is not None:
-        configs = [_with_predictor(recipe, val, seeds[0], where, fast, progress)] * len(configs)
-        check_choices(configs[0])
+        configs = [_chosen_before(taken[0], configs[0])] * len(configs)
+        recipe = next((each for each in choices if each.config.cells == configs[0].cells), None)
+    elif choices and val is not None:
+        recipe, config = _choose(choices, val, seeds[0], where, fast, progress)
+        check_choices(config)
+        configs = [config] * len(configs)
 
     cells = CELLS[configs[0].encoder](train.image_shape) if configs[0].by_cell else 1
     family = objective or shared_objective(configs, cells)
@@ -182,35 +182,50 @@ def train_many(
     return results
 
 
-def _with_predictor(
-    recipe: Recipe, val: Transitions, seed: int, device: torch.device, fast: str, progress: bool | None
-) -> Config:
-    """The configuration with the predictor to train: of those that suit, the simplest one that is exact on held-out
-    transitions after a short training, else the most exact one."""
-    config, train_on, names = recipe.config, recipe.train, recipe.predictors()
-    if recipe.found is None or len(names) == 1:
-        return config.replace(predictor=names[0])
-    sizes = train_on.image_shape, train_on.n_actions
-    model = world_model.build_model(config, *sizes, decoder=False, seed=seed).to(device)
-    recipe.start(model, seed, progress)
-    learned, held_out = coded(model, train_on), coded(model, val)
-    scores: dict[str, float] = {}
-    for name in names:
-        run = train(
-            recipe.trial(name, len(learned)),
-            train=learned,
-            val=held_out,
-            device=str(device),
-            fast=fast,
-            progress=progress,
-            encoder=GivenCodes(),
-            objective=dataclasses.replace(OBJECTIVES[config.model], decoder=False),
-        )
-        scores[name] = run.metrics[-1]["val"]["exact_next"]
-        log.info("auto: the predictor %r has %.2f%% of the next codes exact after a short training", name, scores[name])
-        if scores[name] >= EXACT_ENOUGH:
-            break
-    return config.replace(predictor=max(scores, key=lambda name: scores[name]))
+def _chosen_before(folder: Path, asked: Config) -> Config:
+    """The configuration that ``auto`` chose for a run which is to be continued."""
+    stored = read_info(folder).config
+    if stored.benchmark != "auto":
+        raise InputError(f"{folder} is a run of {stored.name!r}, which auto cannot resume; choose another folder")
+    known, usual = stored.flat(), PRESETS["auto"].flat()
+    for name, value in asked.flat().items():
+        if value not in (usual[name], known[name]):
+            found = f"{folder} was trained with {name}={known[name]}, not {value}"
+            raise InputError(f"{found}; leave {name} out to continue it, or choose another folder")
+    return stored
+
+
+def _choose(
+    choices: list[Recipe], val: Transitions, seed: int, device: torch.device, fast: str, progress: bool | None
+) -> tuple[Recipe, Config]:
+    """The recipe to follow, and its configuration with the predictor to train: of those that suit, the simplest that is
+    exact on held-out transitions after a short training, else the most exact."""
+    if len(choices) == 1 and len(choices[0].predictors()) == 1:
+        return choices[0], choices[0].config.replace(predictor=choices[0].predictors()[0])
+    best, chosen = -1.0, (choices[0], choices[0].config)
+    for recipe in choices:
+        config, train_on = recipe.config, recipe.train
+        model = world_model.build_model(config, train_on.image_shape, train_on.n_actions, decoder=False, seed=seed)
+        recipe.start(model.to(device), seed, progress)
+        learned, held_out = coded(model, train_on), coded(model, val)
+        for name in recipe.predictors():
+            run = train(
+                recipe.trial(name, len(learned)),
+                train=learned,
+                val=held_out,
+                device=str(device),
+                fast=fast,
+                progress=progress,
+                encoder=GivenCodes(),
+                objective=dataclasses.replace(OBJECTIVES[config.model], decoder=False),
+            )
+            exact = run.metrics[-1]["val"]["exact_next"]
+            log.info("auto: the predictor %r has %.2f%% of the next codes exact after a short training", name, exact)
+            if exact > best:
+                best, chosen = exact, (recipe, config.replace(predictor=name))
+            if exact >= EXACT_ENOUGH:
+                return chosen
+    return chosen
 
 
 def fit(
