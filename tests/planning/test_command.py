@@ -143,7 +143,7 @@ def test_the_helps_agree_on_data_and_tasks(cli, monkeypatch):
     for command in ("plan-level", "export"):
         assert "Number of the task: 0 to 99, or 0 to 199 for the 8-puzzle." in shown(cli, command)
     for command in ("plan", "plan-level", "plan-tasks"):  # training a heuristic always needs the data
-        assert "Only read by the first call, which prepares the run for planning" in shown(cli, command)
+        assert "the first call of a planning command, which prepares the run for all of them" in shown(cli, command)
 
 
 def shown(cli, command):

@@ -86,7 +86,7 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, writ
 DATA_HELP = "{}. Default: the standard data of the {}'s world, collected into the cache (~/.cache/dwmr) if missing."
 FILES_HELP = "Data folder or .npz file"
 RUN_DATA_HELP = DATA_HELP.format(FILES_HELP, "run")
-NO_WORLD_HELP = " Required if the run was trained on data of your own."
+NO_WORLD_HELP = " Required if the run was trained on other data than that of a built-in world."
 RunData = Annotated[Path | None, typer.Option(help=RUN_DATA_HELP + NO_WORLD_HELP)]
 SETTINGS_HELP = "Set an option of the preset; `dwmr presets` lists them. Can be repeated."
 Settings = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help=SETTINGS_HELP)]

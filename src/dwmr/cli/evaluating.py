@@ -93,7 +93,7 @@ def certify(
 
     Most questions need no labels (see dwmr evaluate). A question that the data cannot answer is "not tested", and the
     reason is printed. If the data has no split named rollout, roll-outs are measured on the episodes of --split
-    instead, for up to 100 steps. docs/howto/check-trust.md explains the questions.
+    instead, for at most 100 steps, whatever --horizon says. docs/howto/check-trust.md explains the questions.
     """
     _, model, splits, test = common.open_run(run, data, split, device)
     certificate = _certificate(model, splits, test, horizon, seed, levels)

@@ -28,11 +28,12 @@ from dwmr.worlds.registry import action_names, tasks_of
 
 STARTS = 20_000  # training frames that imagined walks begin from
 
-WORLD_DATA_HELP = common.RUN_DATA_HELP + " Only read by the first call, which prepares the run for planning."
+FIRST_CALL_HELP = " Only read by the first call of a planning command, which prepares the run for all of them"
+WORLD_DATA_HELP = common.RUN_DATA_HELP + FIRST_CALL_HELP + "."
 WorldData = Annotated[Path | None, typer.Option(help=WORLD_DATA_HELP)]
 DATA_HELP = (
-    common.RUN_DATA_HELP + " Only read by the first call, which prepares the run for planning; that call needs it if "
-    "the run was trained on data of your own."
+    common.RUN_DATA_HELP + FIRST_CALL_HELP + "; that call needs it if the run was trained on other data than that of a "
+    "built-in world."
 )
 IMAGE_HELP = "Image of the {}, as PNG, or as .npy (uint8, shape C, H, W or H, W, C)."
 PLANNER_HELP = (
@@ -142,7 +143,7 @@ def plan_level(
 
     4. when all its searches together have taken 3 × --seconds.
 
-    A model trained on data of your own has no built-in world; use dwmr plan for it.
+    A model trained on other data than that of a built-in world has no tasks; use dwmr plan for it.
     """
     find_planner(planner)
     _check_strip(strip, overwrite, [run, data])
