@@ -204,8 +204,8 @@ def test_images_without_cells_train_generic_networks() -> None:
 
 
 def test_whole_episodes_are_held_out() -> None:
-    train, held_out = hold_out(jump(205))
-    assert (len(train), len(held_out)) == (180, 25)
+    train, held_out = hold_out(jump(6005))
+    assert (len(train), len(held_out)) == (5400, 605)
     assert train.episode is not None
     assert held_out.episode is not None
     assert not set(train.episode) & set(held_out.episode)
@@ -214,7 +214,15 @@ def test_whole_episodes_are_held_out() -> None:
 def test_long_episodes_are_cut() -> None:
     data = jump(400)
     two = replace(data, episode=(np.arange(400) >= 20).astype(int))
-    assert [len(part) for part in hold_out(two)] == [360, 40]
+    assert [len(part) for part in hold_out(two)] == [320, 80]
+
+
+@pytest.mark.parametrize(("count", "held_out"), [(300, 60), (2000, 400), (3000, 400), (10_000, 1000)])
+def test_of_few_transitions_more_are_held_out(count: int, held_out: int) -> None:
+    data = jump(100)
+    parts = (np.resize(part, (count, *part.shape[1:])) for part in (data.obs, data.actions, data.next_obs))
+    many = Transitions(*parts, n_actions=4)
+    assert len(hold_out(many)[1]) == held_out
 
 
 def test_few_bits_and_few_transitions_are_enough_to_train() -> None:
@@ -225,7 +233,7 @@ def test_few_bits_and_few_transitions_are_enough_to_train() -> None:
     tile = np.random.default_rng(1).integers(0, 256, (2, 8, 8), dtype=np.uint8)
     now, then = (tile[part].transpose(0, 1, 3, 2, 4).reshape(-1, 1, 16, 32) for part in (lamps, switched))
     run = dwmr.train(SHORT, train=Transitions(now, actions, then, n_actions=8), progress=False)
-    assert (run.config.bits, run.config.batch_size) == (8, 45)
+    assert (run.config.bits, run.config.batch_size) == (8, 40)
     assert run.verdict is not None
     assert run.verdict.word != "exact"
     assert run.verdict.figures["collisions"] == 0

@@ -32,8 +32,10 @@ UPDATES = 2000
 TRIAL_UPDATES = 300
 EXACT_ENOUGH = 99.9  # percent of the next codes; a predictor this good after a trial is taken
 LIKE_NOTHING = 2.0  # a pixel of a symbol that a part never shows; those of images lie in [0, 1]
-HELD_OUT = 0.1  # share of the transitions that `fit` keeps for the verdict
-MOST_HELD_OUT = 0.2  # the same if whole episodes are kept
+HELD_OUT = 0.1  # share of the transitions that `fit` keeps for the verdict,
+ENOUGH_HELD_OUT = 400  # or so many, so that they can prove a model exact,
+MOST_HELD_OUT = 0.2  # but at most this share,
+MOST_IN_EPISODES = 0.3  # or this one if whole episodes are kept
 MIN_MINIBATCHES = 4  # in an epoch; with few transitions minibatches are smaller
 
 
@@ -161,12 +163,13 @@ def check_data(train: Transitions) -> None:
 
 
 def hold_out(transitions: Transitions) -> tuple[Transitions, Transitions]:
-    """All but the last tenth, and the last tenth: whole episodes, unless those would be more than a fifth."""
-    first = int(len(transitions) * (1 - HELD_OUT))
+    """The first transitions and the last tenth, or the last fifth of few: whole episodes, unless those are too long."""
+    count = len(transitions)
+    first = count - int(max(HELD_OUT * count, min(ENOUGH_HELD_OUT, MOST_HELD_OUT * count)))
     if transitions.episode is not None:
         starts = np.flatnonzero(np.diff(transitions.episode)) + 1
-        before = starts[(starts <= first) & (starts >= len(transitions) * (1 - MOST_HELD_OUT))]
+        before = starts[(starts <= first) & (starts >= count * (1 - MOST_IN_EPISODES))]
         first = int(before[-1]) if len(before) else first
-    if not 0 < first < len(transitions):
-        raise InputError(f"{len(transitions)} transitions are too few to hold some out; collect more")
+    if not 0 < first < count:
+        raise InputError(f"{count} transitions are too few to hold some out; collect more")
     return transitions[:first], transitions[first:]

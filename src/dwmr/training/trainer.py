@@ -99,7 +99,7 @@ def train_many(
     decoder returns normalised images. Each is a module, or a function that makes one.
 
     Args:
-        val: transitions for label-free figures after each epoch. Without it, ``auto`` holds out a tenth of ``train``.
+        val: transitions for label-free figures after each epoch. Without it, ``auto`` holds out the end of ``train``.
         outs: a run folder for each seed, or None to write nothing.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
         resume: continue from a folder's last checkpoint, if there is one.
@@ -239,8 +239,8 @@ def fit(
 ) -> WorldModel:
     """Learn a world model by the recipe for any world, ``auto``. Its ``verdict`` says how far it can be used.
 
-    ``val`` holds transitions for the verdict; without it the last tenth is held out, in whole episodes. The other
-    arguments are those of `train`.
+    ``val`` holds transitions for the verdict; without it the last tenth is held out, more of few, in whole episodes.
+    The other arguments are those of `train`.
 
     Example:
         >>> model = dwmr.fit(dwmr.load_transitions("mine.npz"), out="runs/mine")
