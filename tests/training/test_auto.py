@@ -174,6 +174,11 @@ def test_cells_with_many_symbols_are_compared_with_parts() -> None:
     cells, parts = find_cells(data)
     assert (str(cells.grid), len(cells)) == ("4x4:6x6+0+0", 48)
     assert (str(parts.grid), len(parts)) == ("4x4:36", 3)
+    run = dwmr.train(dwmr.preset("auto", epochs=2), train=data, progress=False)  # nothing can be learned, only compared
+    assert run.config.cells in ("4x4:6x6+0+0", "4x4:36")
+    assert run.verdict is not None
+    assert run.verdict.word == "failed"
+    assert torch.equal(run.model.decode(run.model.encode(data.obs[:100])), torch.from_numpy(data.obs[:100]))
 
 
 def test_drawings_of_one_symbol_are_one_symbol_even_if_they_are_few() -> None:
