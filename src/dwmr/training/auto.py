@@ -129,14 +129,16 @@ def recipes(config: Config, train: Transitions) -> list[Recipe]:
 def find_cells(train: Transitions) -> list[Cells]:
     """The cells of the images and the symbols that they show, if there are few.
 
-    A grid whose cells show many symbols may be made of parts that look different everywhere; then both are found.
+    A grid whose cells show many symbols may be made of parts that look different everywhere; then both are found, the
+    one with fewer bits first.
     """
     if (named := find_named_cells(train)) is not None:
         return [named]
     symbols = find_symbols(train.obs, train.next_obs)
     if symbols is not None and len(symbols) <= MAX_ONE_HOT:
         return [symbols]
-    return [each for each in (symbols, find_parts(train.obs, train.next_obs)) if each is not None]
+    both = [each for each in (symbols, find_parts(train.obs, train.next_obs)) if each is not None]
+    return sorted(both, key=lambda each: bits_per_cell(len(each)) * each.grid.count)
 
 
 def _place(network: nn.Module | None, places: np.ndarray, pixels: np.ndarray) -> None:
