@@ -95,7 +95,8 @@ def judge(
     shared = collisions_of_frames(np.concatenate(codes_of_frames), tuple(frames))
     if shared <= MAX_COLLISIONS or (figures["repeated_frames"] or 0) >= MIN_REPEATED:
         figures["collisions"] = shared
-        if decode is not None and train is not None:
+        alike = figures["repeated_frames"] is None or figures["repeated_frames"] >= MIN_REPEATED  # no noise to be drawn
+        if decode is not None and train is not None and alike:
             held_out, seen = (val.next_obs, next_codes), (some, codes_of_frames[-1])
             figures["misdrawn"] = misdrawn(decode, held_out, seen)
             figures["unread_pixels"] = unread_pixels(decode, held_out, seen)
