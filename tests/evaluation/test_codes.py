@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dwmr import InputError, Transitions, certify
-from dwmr.evaluation.codes import KnownCodes, code_health, confusions, shared_dimensions, state_shares
+from dwmr.evaluation.codes import KnownCodes, code_health, confusions, row_hashes, shared_dimensions, state_shares
 from tests.evaluation.ring import ring_model, ring_transitions
 
 
@@ -177,6 +177,6 @@ def test_shared_dimensions_count_bits_that_are_predictable_and_informative():
 
 def test_a_code_is_unique_if_no_known_frame_of_another_state_has_it() -> None:
     codes = np.array([[0, 0], [0, 1], [0, 1], [1, 1]], bool)
-    known = KnownCodes(codes, np.array([[5], [6], [7], [8]]))
+    known = KnownCodes(codes, row_hashes(np.array([[5], [6], [7], [8]])))
     asked = np.array([[0, 0], [0, 0], [0, 1], [1, 0]], bool)
-    assert known.unique(asked, np.array([[5], [6], [6], [9]])).tolist() == [True, False, False, True]
+    assert known.unique(asked, row_hashes(np.array([[5], [6], [6], [9]]))).tolist() == [True, False, False, True]

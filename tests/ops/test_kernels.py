@@ -15,6 +15,7 @@ import dwmr
 from dwmr import ops
 from dwmr.models.world_model import build_model
 from dwmr.ops import coskewness as third_moments
+from dwmr.ops.precision import products
 from tests.ops.calls import calls
 from tests.ops.registration import assert_compiles, assert_registered
 
@@ -274,10 +275,31 @@ def test_batch_norm_moves_running_statistics_on_as_torch_does():
         torch.testing.assert_close(kept, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_convolutions_without_a_kernel_are_not_mapped_over_runs():
-    x, weight = normal(2, 3, 3, 8, 8), normal(2, 4, 3, 7, 7)
-    with calls(), pytest.raises(RuntimeError, match="no fast kernel"):
-        torch.vmap(lambda x, weight: nn.functional.conv2d(x, weight, padding=3))(x, weight)
+@pytest.mark.parametrize(
+    ("name", "sizes", "options"),
+    [
+        ("conv2d", (6, 3, 7, 7), {"padding": 3}),
+        ("conv2d", (6, 3, 4, 4), {"stride": 2, "padding": 1}),
+        ("conv2d", (4, 3, 3, 2), {"stride": (1, 2), "padding": (0, 2), "dilation": (2, 1)}),
+        ("conv2d", (6, 1, 3, 3), {"padding": 1, "groups": 3}),
+        ("conv_transpose2d", (3, 4, 4, 4), {"stride": 2, "padding": 1}),
+        ("conv_transpose2d", (3, 2, 3, 3), {"stride": (2, 1), "output_padding": (1, 0), "groups": 3}),
+    ],
+)
+def test_convolutions_without_a_kernel_go_run_by_run(name, sizes, options):
+    function = getattr(nn.functional, name)
+    outputs = sizes[0] if name == "conv2d" else sizes[1] * options.get("groups", 1)
+    inputs = [normal(2, 5, 3, 8, 7), normal(2, *sizes, seed=1), normal(2, outputs, seed=2)]
+    plain = torch.vmap(lambda x, weight, bias: function(x, weight, bias, **options))
+
+    def fast(*given):
+        with calls() as used:
+            found = plain(*given)
+        assert "dwmr.conv_runs.default" in used
+        return found
+
+    with products(tf32=False):
+        agree(fast, plain, inputs, bound=1e-4, by_run=True)
 
 
 def test_images_may_be_viewed_as_vectors_after_a_convolution():
@@ -325,6 +347,8 @@ def test_the_operations_are_registered_as_torch_wants_them():
         ("conv_blocks", [*block, normal(2, 12, 4, 3, 3), normal(2, 3)], [0.0, 2.0]),
         ("conv_blocks", [*block, normal(2, 16, 4, 3, 3), *norm, normal(2, 4, 4, 3, 3), *norm], [1.0, 2.0, 1.0]),
         ("conv3x3", [normal(2, 2, 3, 4, 5), normal(2, 5, 3, 3, 3)], []),
+        ("conv_runs", [normal(2, 2, 3, 8, 6), normal(2, 5, 3, 4, 4)], [2, 2, 1, 1, 1, 1, 0, 0, 1, 0]),
+        ("conv_runs", [normal(2, 2, 4, 5, 6), normal(2, 4, 3, 3, 3)], [2, 2, 1, 1, 1, 1, 1, 1, 2, 1]),
         ("conv3x3", [normal(2, 2, 16, 4, 4), normal(2, 20, 16, 3, 3)], []),
         ("patch_conv", [normal(2, 2, 3, 4, 4), normal(2, 5, 3, 2, 2)], []),
         ("patch_conv", [normal(2, 2, 4, 6, 4).permute(0, 1, 4, 2, 3), normal(2, 5, 4, 2, 2)], []),

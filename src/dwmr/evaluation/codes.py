@@ -70,19 +70,22 @@ def state_shares(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 class KnownCodes:
-    """Which states share a code, among known frames with codes (N, K) and states (N, …)."""
+    """Which states share a code, among known frames with codes (N, K) and states given by their `row_hashes` (N,)."""
 
     def __init__(self, codes: np.ndarray, states: np.ndarray) -> None:
-        pairs = np.unique(np.stack([_keys(codes), _keys(states)], axis=1), axis=0)
-        self.codes, first, counts = np.unique(pairs[:, 0], return_index=True, return_counts=True)
-        self.states, self.one_state = pairs[first, 1], counts == 1
+        hashes = row_hashes(codes)
+        order = np.lexsort([states, hashes])
+        codes, states = hashes[order], states[order]
+        first = np.append(0, 1 + np.flatnonzero(codes[1:] != codes[:-1]))
+        last = np.append(first[1:], len(codes)) - 1
+        self.codes, self.states, self.one_state = codes[first], states[first], states[first] == states[last]
 
     def unique(self, codes: np.ndarray, states: np.ndarray) -> np.ndarray:
         """Whether no known frame of another state has the code, bool (M,)."""
-        keys = _keys(codes)
-        place = np.searchsorted(self.codes, keys).clip(max=len(self.codes) - 1)
-        alone = self.one_state[place] & (self.states[place] == _keys(states))
-        return np.where(self.codes[place] == keys, alone, True)
+        hashes = row_hashes(codes)
+        place = np.searchsorted(self.codes, hashes).clip(max=len(self.codes) - 1)
+        alone = self.one_state[place] & (self.states[place] == states)
+        return np.where(self.codes[place] == hashes, alone, True)
 
 
 def confusions(codes: np.ndarray, states: np.ndarray) -> dict[str, float]:
@@ -91,9 +94,9 @@ def confusions(codes: np.ndarray, states: np.ndarray) -> dict[str, float]:
     collisions  frames whose code also stands for another state
     splits      frames whose state also has another code
     """
-    code, state = identify(np.packbits(codes, axis=1)), identify(states)
-    pairs = np.unique(np.stack([code, state], axis=1), axis=0)
-    states_of_code, codes_of_state = (np.bincount(column) for column in pairs.T)
+    code, state = (np.unique(row_hashes(rows), return_inverse=True)[1] for rows in (codes, states))
+    pairs = np.unique(code * len(state) + state)
+    states_of_code, codes_of_state = (np.bincount(each) for each in np.divmod(pairs, len(state)))
     return {
         "collisions": 100 * float((states_of_code[code] > 1).mean()),
         "splits": 100 * float((codes_of_state[state] > 1).mean()),
@@ -121,7 +124,7 @@ def identify(rows: np.ndarray) -> np.ndarray:
     return np.unique(rows.reshape(len(rows), -1), axis=0, return_inverse=True)[1].ravel()
 
 
-def _keys(rows: np.ndarray) -> np.ndarray:
+def row_hashes(rows: np.ndarray) -> np.ndarray:
     """A 64-bit hash of each row of bits or whole numbers (N, …)."""
     flat = rows.reshape(len(rows), -1)
     flat = (np.packbits(flat, axis=1) if flat.dtype == bool else flat).astype(np.uint64)

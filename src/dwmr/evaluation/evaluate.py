@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dwmr.data.transitions import Rollouts, Transitions
 from dwmr.errors import InputError
-from dwmr.evaluation.codes import KnownCodes, code_health, confusions
+from dwmr.evaluation.codes import KnownCodes, code_health, confusions, row_hashes
 from dwmr.evaluation.intervals import board_intervals, independent_units
 from dwmr.evaluation.metrics import board_scores
 from dwmr.evaluation.probes import Probe, fit_probes
@@ -113,6 +113,7 @@ def evaluate_many(
     baselines = _merge_groups({name: _baselines(labels) for name, labels in groups.items()})
     obs, next_obs = _on_device(test.obs, models[0]), _on_device(test.next_obs, models[0])
     states = _states(groups)
+    hashes = {name: row_hashes(each) for name, each in states.items()}
     of_train_next = _codes_of_all(models, train.next_obs) if groups else torch.empty(0)
     evaluations, known = [], None
     for number, model in enumerate(models):
@@ -132,9 +133,9 @@ def evaluate_many(
                 figures["intervals"] = _merge_groups(bounds, mean=False) | {"units": int(units.max()) + 1}
             health |= confusions(as_bits(codes), states["before"])
             every = codes, next_codes, of_train[number], of_train_next[number]
-            known = KnownCodes(np.concatenate([as_bits(part) for part in every]), np.concatenate([*states.values()]))
+            known = KnownCodes(np.concatenate([as_bits(part) for part in every]), np.concatenate([*hashes.values()]))
             exact = (predicted == next_codes).all(1).cpu().numpy()
-            unique = known.unique(as_bits(next_codes), states["after"])
+            unique = known.unique(as_bits(next_codes), hashes["after"])
             health["exact_unique"] = 100 * float((exact & unique).mean())
         figures["codes"] = health
         probe = probe_of.get(SINGLE)

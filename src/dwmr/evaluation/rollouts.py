@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dwmr.data.transitions import HORIZONS, Rollouts, episode_runs
-from dwmr.evaluation.codes import KnownCodes
+from dwmr.evaluation.codes import KnownCodes, row_hashes
 from dwmr.evaluation.metrics import confusion, macro_f1
 from dwmr.evaluation.probes import Probe
 from dwmr.models.callables import Encode, Predict, agreement, as_bits, take
@@ -106,7 +106,7 @@ def rollout_scores(
             true = rollouts.state[lasting, rollouts.horizons.index(step)].reshape(len(lasting), -1)
             if known is not None:
                 exact = (imagined == seen).all(1).cpu().numpy()
-                entry["exact_unique"] = 100 * float((exact & known.unique(as_bits(seen), true)).mean())
+                entry["exact_unique"] = 100 * float((exact & known.unique(as_bits(seen), row_hashes(true))).mean())
             n_classes = max(probe.n_classes, rollouts.n_classes or 0)
             for name, codes in (guesses | {"reencode_": seen}).items():
                 entry[f"{name}f1"] = macro_f1(confusion(true, probe.read(codes), n_classes), "union")

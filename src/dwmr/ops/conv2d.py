@@ -1,8 +1,7 @@
 """`torch.conv2d` and `torch.conv_transpose2d` on a GPU.
 
 3×3 convolutions that keep the image's size and those over disjoint patches have kernels of ours, which take several
-runs at once. Others are left to cuDNN, which would need grouped convolutions for several runs. Those are slow on images
-and channels as small as ours, so such runs are refused here and go side by side.
+runs at once. Others are left to cuDNN, run by run (`conv_runs`).
 """
 
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dwmr.ops.conv_runs import convolve
 from dwmr.ops.dispatch import is_mapped, replaces, use_triton
 
 MAX_CHANNELS = 64  # for which the 3×3 kernels fit a multiprocessor's memory
@@ -37,9 +37,8 @@ def conv2d(
     elif usual and kernel == (3, 3) and stride == (1, 1) == padding and max(weight.shape) <= MAX_CHANNELS:
         y = triton_conv.conv3x3([x, weight])[0]
     else:
-        return _left_to_torch(x)
-    y = y.permute(0, 3, 1, 2)
-    return y if bias is None else y + bias[:, None, None]
+        return _run_by_run(x, weight, bias, stride, padding, dilation, groups)
+    return _with_bias(y.permute(0, 3, 1, 2), bias)
 
 
 @replaces(torch.conv_transpose2d)
@@ -54,21 +53,29 @@ def conv_transpose2d(
     dilation: Any = 1,
 ) -> Tensor:
     """x (N, D, H, W) with weight (D, C, k, k)."""
-    if not use_triton(x, "conv2d"):
+    if not use_triton(x, "conv2d") or x.ndim != 4:
         return NotImplemented
     from dwmr.ops import triton_patch
 
     apart = tuple(weight.shape[-2:]) == _both(stride) and _both(padding) == (0, 0) == _both(output_padding)
-    if not (apart and groups == 1 and _both(dilation) == (1, 1) and x.ndim == 4 and triton_patch.fits(weight)):
-        return _left_to_torch(x)
-    y = triton_patch.patch_transpose([x.permute(0, 2, 3, 1), weight])[0]
+    if not (apart and groups == 1 and _both(dilation) == (1, 1) and triton_patch.fits(weight)):
+        return _run_by_run(
+            x, weight, bias, stride, padding, dilation, groups, transposed=True, output_padding=_both(output_padding)
+        )
+    return _with_bias(triton_patch.patch_transpose([x.permute(0, 2, 3, 1), weight])[0], bias)
+
+
+def _run_by_run(
+    x: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int, **others: Any
+) -> Any:
+    if not (is_mapped(x) or is_mapped(weight)) or isinstance(padding, str):
+        return NotImplemented
+    pairs = {"stride": _both(stride), "padding": _both(padding), "dilation": _both(dilation)}
+    return _with_bias(convolve(x, weight, **pairs, groups=groups, **others), bias)
+
+
+def _with_bias(y: Tensor, bias: Tensor | None) -> Tensor:
     return y if bias is None else y + bias[:, None, None]
-
-
-def _left_to_torch(x: Tensor) -> Any:
-    if is_mapped(x):
-        raise RuntimeError("there is no fast kernel for one of the convolutions of several runs")
-    return NotImplemented
 
 
 @replaces(Tensor.view)
@@ -78,7 +85,7 @@ def view(x: Tensor, *shape: Any) -> Tensor:
 
 
 def _both(sides: Any) -> Any:
-    return (sides, sides) if isinstance(sides, int) else sides
+    return (sides, sides) if isinstance(sides, int) else tuple(sides)
 
 
 def _divided(x: Tensor, kernel: tuple[int, ...]) -> bool:
