@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dwmr import InputError
-from dwmr.models.callables import as_bits, next_code_agreement, take
+from dwmr.models.callables import agreement, as_bits, take
 from tests.evaluation.ring import Stay, ring_model, ring_transitions
 
 
@@ -24,5 +24,7 @@ def test_invalid_codes_are_refused():
 def test_a_perfect_model_agrees_always_and_one_that_never_moves_in_half_the_bits():
     data = ring_transitions()
     for model, exact, bits in ((ring_model(), 100, 100), (ring_model(Stay()), 0, 50)):
-        found = next_code_agreement(model.encode, model.predict, data.obs, data.actions, data.next_obs)
-        assert found == {"exact_next": exact, "bits_next": bits}
+        predicted, actual = model.predict(model.encode(data.obs), data.actions), model.encode(data.next_obs)
+        assert agreement(as_bits(predicted), as_bits(actual)) == {"exact_next": exact, "bits_next": bits}
+        counts = model.count_right(model.encode(data.obs), torch.from_numpy(data.actions), actual)
+        assert counts.tolist() == [exact * len(data) / 100, bits * actual.numel() / 100]

@@ -10,7 +10,6 @@ from torch.nn import functional as F
 from dwmr.config import HYPER_NAMES, Config, Hyper
 from dwmr.data.batches import Batch
 from dwmr.data.transitions import Transitions
-from dwmr.models.callables import next_code_agreement
 from dwmr.models.decoders import PatchDecoder
 from dwmr.models.encoders import PatchEncoder
 from dwmr.models.predictors import ConvPredictor
@@ -209,7 +208,7 @@ def test_forward_passes_and_validation_move_nothing():
     images = (batch.images * 255).to(torch.uint8).numpy()
     data = Transitions(images, batch.actions.argmax(-1).numpy(), images[::-1], n_actions=ACTIONS)
     networks = learner.runs[0].model
-    next_code_agreement(networks.encode, networks.predict, data.obs, data.actions, data.next_obs)
+    networks.count_right(networks.encode(data.obs), torch.from_numpy(data.actions), networks.encode(data.next_obs))
     learner.target_bits(batch.next_images.float())
     assert_equal(values_of(learner.runs[0].model), model)
     assert_equal(values_of(learner.runs[0].target), target)

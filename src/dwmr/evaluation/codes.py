@@ -61,10 +61,8 @@ def state_shares(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     that the state explains, and the rest comes from the rendering. Both frames have the same distribution, so means and
     variances are pooled. With few pairs a share can be negative.
     """
-    first, second = first.astype(float), second.astype(float)
     mean = (first.mean(0) + second.mean(0)) / 2
-    total = (((first - mean) ** 2).mean(0) + ((second - mean) ** 2).mean(0)) / 2
-    state = ((first - mean) * (second - mean)).mean(0)
+    total, state = mean * (1 - mean), (first & second).mean(0) - mean**2
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(total > 0, 100 * state / total, np.nan)
 
@@ -135,4 +133,4 @@ def _dead_and_duplicate(codes: np.ndarray) -> tuple[int, int]:
     live = codes[:, codes.any(0) & ~codes.all(0)]
     # A bit and its complement carry the same information, so each is compared with its value on the first frame.
     columns = np.packbits((live ^ live[:1]).T, axis=1)
-    return codes.shape[1] - live.shape[1], len(columns) - len(np.unique(columns, axis=0))
+    return codes.shape[1] - live.shape[1], len(columns) - len({column.tobytes() for column in columns})

@@ -27,20 +27,10 @@ def as_bits(codes: Any) -> np.ndarray:
     return array
 
 
-def agreement(predicted: Any, actual: Any) -> dict[str, float]:
-    """Percent of equal codes (``exact_next``) and of equal bits (``bits_next``) between two arrays or two tensors, bool
-    (N, K)."""
+def agreement(predicted: np.ndarray, actual: np.ndarray) -> dict[str, float]:
+    """Percent of equal codes (``exact_next``) and of equal bits (``bits_next``) between two arrays, bool (N, K)."""
     same = predicted == actual
-    count, bits = same.shape
-    return {"exact_next": 100 * (int(same.all(1).sum()) / count), "bits_next": 100 * (int(same.sum()) / (count * bits))}
-
-
-def next_code_agreement(encode: Encode, predict: Predict, obs: Any, actions: Any, next_obs: Any) -> dict[str, float]:
-    """`agreement` between the codes that a model predicts one step ahead and the codes of the next frames."""
-    predicted, actual = predict(encode(obs), actions), encode(next_obs)
-    if all(isinstance(codes, Tensor) and codes.dtype == torch.bool for codes in (predicted, actual)):
-        return agreement(predicted, actual)  # where they are
-    return agreement(as_bits(predicted), as_bits(actual))
+    return {"exact_next": 100 * float(same.all(1).mean()), "bits_next": 100 * float(same.mean())}
 
 
 def take(codes: Any, index: np.ndarray) -> Any:

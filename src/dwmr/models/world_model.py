@@ -116,6 +116,12 @@ class WorldModel(nn.Module):
         codes = self._check_codes(bits, actions, action_axes=1)
         return self._in_parts(self._next_bits, batch or self._codes_at_once(), *codes)
 
+    def count_right(self, bits: Tensor, actions: Tensor, next_bits: Tensor) -> Tensor:
+        """How many of the next codes, and how many of their bits, are predicted correctly: int64 (2,). Nothing is
+        checked or read back from the device, so that this can be recorded."""
+        right = self._in_parts(self._next_bits, self._codes_at_once(), bits, actions) == next_bits
+        return torch.stack([right.all(1).sum(), right.sum()])
+
     def imagine(self, bits: Array, actions: Array, batch: int | None = None) -> Tensor:
         """bool (N, K) and actions (N, T) to the imagined bool (N, T, K), each step from the last one's bits."""
         codes = self._check_codes(bits, actions, action_axes=2)
@@ -233,11 +239,17 @@ def image_statistics(images: np.ndarray) -> tuple[Tensor, Tensor]:
     means, deviations = [], []
     for channel in range(images.shape[1]):
         parts = (images[start : start + 4096, channel].ravel() for start in range(0, len(images), 4096))
-        counts = np.sum([np.bincount(part, minlength=256) for part in parts], axis=0)
+        counts = np.sum([_count_bytes(part) for part in parts], axis=0)
         mean = counts @ values / counts.sum()
         means.append(mean)
         deviations.append(max(float(np.sqrt(counts @ (values - mean) ** 2 / counts.sum())), 1e-3))
     return torch.tensor(means, dtype=torch.float32), torch.tensor(deviations, dtype=torch.float32)
+
+
+def _count_bytes(values: np.ndarray) -> np.ndarray:
+    """How often each byte occurs, (256,). Two are counted at a time, which is twice as fast."""
+    pairs = np.bincount(values[: len(values) // 2 * 2].view(np.uint16), minlength=2**16).reshape(256, 256)
+    return pairs.sum(0) + pairs.sum(1) + np.bincount(values[len(values) // 2 * 2 :], minlength=256)
 
 
 def check_network(role: str, name: str) -> None:

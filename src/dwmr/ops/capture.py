@@ -14,25 +14,31 @@ def capture(
     changing: Callable[[], Sequence[Tensor]],
     rewind: Callable[[], object] = lambda: None,
     stream: torch.cuda.Stream | None = None,
+    warm_ups: int = WARM_UPS,
 ) -> torch.cuda.CUDAGraph:
     """``step`` as a CUDA graph, not yet replayed. Graphs that are to run at the same time need a ``stream`` each, for
     their recording and for their replay: those of one stream share what cuBLAS writes to.
 
-    Recording needs a few real steps first; ``rewind`` is called after each. ``changing`` names the tensors that a step
-    changes, see `undone`.
+    Recording needs a few real steps first, ``warm_ups``; ``rewind`` is called after each. ``changing`` names the
+    tensors that a step changes, see `undone`.
     """
     with undone(changing):
         side = stream or torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            for _ in range(WARM_UPS):
+            for _ in range(warm_ups):
                 step()
                 rewind()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        # The outer block: a recording that fails does not go back to the stream that was current before it.
-        with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph, stream=side):
-            step()
+        try:
+            # The outer block: a recording that fails does not go back to the stream that was current before it.
+            with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph, stream=side):
+                step()
+        except Exception:  # after which the generator of random numbers would wait for the recording to go on
+            generator = torch.cuda.default_generators[torch.cuda.current_device()]
+            generator.graphsafe_set_state(generator.clone_state())
+            raise
     return graph
 
 

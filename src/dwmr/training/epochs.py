@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +14,6 @@ from dwmr import ops
 from dwmr.config import HYPER_NAMES, Hyper
 from dwmr.data.batches import EpochPlan, Loader
 from dwmr.data.transitions import Transitions
-from dwmr.models.callables import next_code_agreement
 from dwmr.ops.capture import capture, undone
 from dwmr.ops.precision import products
 from dwmr.training.learner import Learner
@@ -54,7 +54,10 @@ class EpochRunner:
         self.stream = torch.cuda.Stream(self.device) if self.recorded else None  # runners may replay side by side
         self.counter = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.terms = self.ones = self.flips = torch.empty(0)
-        self.val: list[np.ndarray | Tensor] | None = None
+        self.checks = 0  # how often `agreement` was asked for
+        self.val: list[Any] = []
+        self.right = torch.empty(0)  # of each run: next codes, and bits of them, that are predicted correctly
+        self.checking: torch.cuda.CUDAGraph | None = None
 
     def start(self, plans: Sequence[EpochPlan], values: Sequence[dict[str, float]]) -> None:
         """Begin an epoch, given each run's random choices and hyperparameters."""
@@ -106,17 +109,39 @@ class EpochRunner:
         ]
 
     def agreement(self, val: Transitions) -> list[dict[str, float]]:
-        """`dwmr.models.callables.next_code_agreement` of every run. ``val`` is the same after every epoch."""
-        models = [run.model for run in self.learner.runs]
+        """Percent of the next codes (``exact_next``), and of their bits (``bits_next``), that each run predicts
+        correctly. ``val`` is the same after every epoch; from the second on, a recorded check is replayed."""
+        self.checks += 1
+        if self.checks == 1:
+            model = self.learner.runs[0].model
+            frames = [model.encode(each) if self.codes else self._on_device(each) for each in (val.obs, val.next_obs)]
+            self.val = [frames[0], torch.from_numpy(np.array(val.actions)).to(self.device), frames[1]]
+            self.right = torch.zeros(len(self.learner.runs), 2, dtype=torch.int64, device=self.device)
+        elif self.checks == 2 and self.recorded:
+            try:
+                self.checking = capture(self._check, lambda: [self.right], warm_ups=1)
+            except RuntimeError as error:
+                log.info("the validation data is checked without a recording, because recording failed: %s", str(error))
+        if self.checking is not None:
+            self.checking.replay()
+        else:
+            self._check()
+        count, bits = len(val), self.learner.runs[0].model.bits
+        return [
+            {"exact_next": 100 * (codes / count), "bits_next": 100 * (each / (count * bits))}
+            for codes, each in self.right.tolist()
+        ]
+
+    def _on_device(self, images: np.ndarray) -> np.ndarray | Tensor:
+        """On a CPU they can stay on disk."""
+        return images if self.device.type == "cpu" else torch.from_numpy(np.array(images)).to(self.device)
+
+    def _check(self) -> None:
+        obs, actions, next_obs = self.val
         with self._kernels():
-            if self.val is None and self.codes:
-                self.val = [models[0].encode(val.obs), val.actions, models[0].encode(val.next_obs)]
-            elif self.val is None:
-                arrays = (val.obs, val.actions, val.next_obs)
-                on_cpu = self.device.type == "cpu"
-                self.val = [each if on_cpu else torch.from_numpy(np.array(each)).to(self.device) for each in arrays]
-            encoders = [(lambda codes: codes) if self.codes else model.encode for model in models]
-            return [next_code_agreement(encode, model.predict, *self.val) for encode, model in zip(encoders, models)]
+            for run, right in zip(self.learner.runs, self.right):
+                codes = (obs, next_obs) if self.codes else (run.model.encode(obs), run.model.encode(next_obs))
+                right.copy_(run.model.count_right(codes[0], actions, codes[1]))
 
     def _update(self) -> None:
         with self._kernels():

@@ -63,7 +63,7 @@ class RunState:
                 state.update({name: value.clone() for name, value in state.items()})
 
     def is_finite(self) -> bool:
-        return bool(torch.stack([torch.isfinite(each).all() for each in self.model.parameters()]).all())
+        return bool(torch.isfinite(torch.cat([each.detach().flatten() for each in self.model.parameters()])).all())
 
 
 class Learner:

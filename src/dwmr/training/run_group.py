@@ -95,7 +95,7 @@ def _runners(
                 together.prepare()
                 return [together]
             except Exception as error:  # a fault of the networks themselves is raised again by the runs alone
-                log.info("training the runs side by side, because they cannot be one program: %s", error)
+                log.info("training the runs side by side, because they cannot be one program: %s", str(error))
                 for member in members:
                     member.state.own_memory()
         runners = [_runner(job, [member], loader.sharing_data()) for member in members]
@@ -110,7 +110,7 @@ def record_if_possible(runner: EpochRunner, plan: EpochPlan, value: dict[str, fl
     try:
         runner.prepare()
     except RuntimeError as error:
-        log.warning("training without recorded updates, which is slower, because recording one failed: %s", error)
+        log.warning("training without recorded updates, which is slower, because recording one failed: %s", str(error))
         runner.recorded, runner.stream = False, None  # a failed recording may have broken the stream
 
 

@@ -263,7 +263,7 @@ def _make_members(
     """The runs as they begin or go on. Their folders are written only when none of them can be refused any more."""
     train, decoder = job.train, job.objective.decoder
     statistics = world_model.image_statistics(train.obs) if configs[0].standardize else None
-    sizes, data, made = (train.image_shape, train.n_actions), train.fingerprint(), []
+    sizes, data, made = (train.image_shape, train.n_actions), train.fingerprint() if any(folders) else "", []
     for config, seed, folder in zip(configs, seeds, folders, strict=True):
         going_on = folder is not None and folder.exists()
         model = world_model.build_model(config, *sizes, decoder=decoder, seed=seed, modules=own)
