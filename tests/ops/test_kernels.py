@@ -15,7 +15,6 @@ import dwmr
 from dwmr import ops
 from dwmr.models.world_model import build_model
 from dwmr.ops import coskewness as third_moments
-from dwmr.ops.precision import products
 from tests.ops.calls import calls
 from tests.ops.registration import assert_compiles, assert_registered
 
@@ -280,26 +279,50 @@ def test_batch_norm_moves_running_statistics_on_as_torch_does():
     [
         ("conv2d", (6, 3, 7, 7), {"padding": 3}),
         ("conv2d", (6, 3, 4, 4), {"stride": 2, "padding": 1}),
-        ("conv2d", (4, 3, 3, 2), {"stride": (1, 2), "padding": (0, 2), "dilation": (2, 1)}),
-        ("conv2d", (6, 1, 3, 3), {"padding": 1, "groups": 3}),
+        ("conv2d", (4, 3, 3, 2), {"stride": (1, 2), "padding": (0, 2)}),
+        ("conv2d", (4, 3, 1, 2), {"stride": 3}),  # some pixels are never seen
+        ("conv2d", (70, 3, 5, 3), {"padding": 2}),
         ("conv_transpose2d", (3, 4, 4, 4), {"stride": 2, "padding": 1}),
-        ("conv_transpose2d", (3, 2, 3, 3), {"stride": (2, 1), "output_padding": (1, 0), "groups": 3}),
+        ("conv_transpose2d", (3, 2, 3, 3), {"stride": (2, 1), "output_padding": (1, 0)}),
+        ("conv_transpose2d", (3, 4, 2, 1), {"stride": 3}),
     ],
 )
-def test_convolutions_without_a_kernel_go_run_by_run(name, sizes, options):
+@pytest.mark.parametrize("biased", [True, False])
+def test_convolutions_of_any_form(monkeypatch, name, sizes, options, biased):
+    from dwmr.ops import triton_conv, triton_correlate
+
+    monkeypatch.setattr(triton_conv, "PRECISION", "tf32x3")
+    monkeypatch.setattr(triton_conv, "PROGRAMS", 64)  # several groups, of which the last is not full
+    monkeypatch.setattr(triton_correlate, "NUMBERS", 16)  # several steps
     function = getattr(nn.functional, name)
-    outputs = sizes[0] if name == "conv2d" else sizes[1] * options.get("groups", 1)
-    inputs = [normal(2, 5, 3, 8, 7), normal(2, *sizes, seed=1), normal(2, outputs, seed=2)]
-    plain = torch.vmap(lambda x, weight, bias: function(x, weight, bias, **options))
+    outputs = sizes[0] if name == "conv2d" else sizes[1]
+    inputs = [normal(2, 5, 3, 8, 7), normal(2, *sizes, seed=1), *([normal(2, outputs, seed=2)] if biased else [])]
+    plain = torch.vmap(lambda x, weight, *bias: function(x, weight, *bias, **options))
 
     def fast(*given):
         with calls() as used:
             found = plain(*given)
-        assert "dwmr.conv_runs.default" in used
+        assert any("any_" in each for each in used)
         return found
 
-    with products(tf32=False):
-        agree(fast, plain, inputs, bound=1e-4, by_run=True)
+    agree(fast, plain, inputs, bound=1e-4, by_run=True)
+
+
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("shape", [(6, 5, 4, 3), (6, 5)])
+def test_batch_norm_by_running_statistics(shape, affine):
+    x, mean, weight, bias = normal(2, *shape), *(normal(2, 5, seed=seed) for seed in (1, 2, 3))
+    variance, given = normal(2, 5, seed=4).exp(), (weight, bias) if affine else ()
+    one = torch.vmap(lambda x, mean, variance, *given: nn.functional.batch_norm(x, mean, variance, *given))
+    plain = one(x, mean, variance, *given)
+    with ops.accelerated():
+        torch.testing.assert_close(one(x, mean, variance, *given), plain, rtol=1e-4, atol=1e-5)
+
+
+def test_convolutions_without_a_kernel_are_not_mapped_over_runs():
+    x, weight = normal(2, 3, 4, 8, 8), normal(2, 4, 2, 3, 3)
+    with calls(), pytest.raises(RuntimeError, match="no fast kernel"):
+        torch.vmap(lambda x, weight: nn.functional.conv2d(x, weight, groups=2))(x, weight)
 
 
 def test_images_may_be_viewed_as_vectors_after_a_convolution():
@@ -347,8 +370,8 @@ def test_the_operations_are_registered_as_torch_wants_them():
         ("conv_blocks", [*block, normal(2, 12, 4, 3, 3), normal(2, 3)], [0.0, 2.0]),
         ("conv_blocks", [*block, normal(2, 16, 4, 3, 3), *norm, normal(2, 4, 4, 3, 3), *norm], [1.0, 2.0, 1.0]),
         ("conv3x3", [normal(2, 2, 3, 4, 5), normal(2, 5, 3, 3, 3)], []),
-        ("conv_runs", [normal(2, 2, 3, 8, 6), normal(2, 5, 3, 4, 4)], [2, 2, 1, 1, 1, 1, 0, 0, 1, 0]),
-        ("conv_runs", [normal(2, 2, 4, 5, 6), normal(2, 4, 3, 3, 3)], [2, 2, 1, 1, 1, 1, 1, 1, 2, 1]),
+        ("any_conv", [normal(2, 2, 8, 6, 3), normal(2, 5, 3, 4, 3), normal(2, 5)], [2, 1, 1, 0]),
+        ("any_transpose", [normal(2, 2, 5, 6, 4), normal(2, 4, 3, 3, 3), normal(2, 3)], [2, 2, 1, 0, 1, 0]),
         ("conv3x3", [normal(2, 2, 16, 4, 4), normal(2, 20, 16, 3, 3)], []),
         ("patch_conv", [normal(2, 2, 3, 4, 4), normal(2, 5, 3, 2, 2)], []),
         ("patch_conv", [normal(2, 2, 4, 6, 4).permute(0, 1, 4, 2, 3), normal(2, 5, 4, 2, 2)], []),

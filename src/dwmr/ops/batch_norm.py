@@ -21,10 +21,15 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """x (N, C, …), normalised by its own moments; running statistics move on."""
+    """x (N, C, …), normalised by its own moments in training, when running statistics move on, else by these."""
     if not use_triton(x, "batch_norm"):
         return NotImplemented
-    if not training or weight is None or bias is None:
+    if not training and running_mean is not None and running_var is not None:
+        scale = torch.rsqrt(running_var + eps) * (1.0 if weight is None else weight)
+        shift = -running_mean * scale if bias is None else bias - running_mean * scale
+        sides = [1] * (x.ndim - 2)
+        return torch.addcmul(shift.view(-1, *sides), x, scale.view(-1, *sides))
+    if weight is None or bias is None:
         # With its channels last in memory, an image cannot be mapped over runs by PyTorch's.
         return F.batch_norm(x.contiguous(), running_mean, running_var, weight, bias, training, momentum, eps)
     from dwmr.ops import triton_batch_norm

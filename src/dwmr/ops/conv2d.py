@@ -1,7 +1,8 @@
 """`torch.conv2d` and `torch.conv_transpose2d` on a GPU.
 
-3×3 convolutions that keep the image's size and those over disjoint patches have kernels of ours, which take several
-runs at once. Others are left to cuDNN, run by run (`conv_runs`).
+3×3 convolutions that keep the image's size and those over disjoint patches have kernels of their own (`triton_conv`,
+`triton_patch`). Others are left to cuDNN for one run, and go through `triton_correlate` for several, which cuDNN would
+need grouped convolutions for: slow on images and channels as small as ours.
 """
 
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dwmr.ops.conv_runs import convolve
 from dwmr.ops.dispatch import is_mapped, replaces, use_triton
 
 MAX_CHANNELS = 64  # for which the 3×3 kernels fit a multiprocessor's memory
@@ -28,17 +28,22 @@ def conv2d(
     """x (N, C, H, W) with weight (O, C, k, k)."""
     if not use_triton(x, "conv2d") or x.ndim != 4:
         return NotImplemented
-    from dwmr.ops import triton_conv, triton_patch
+    if groups != 1 or _both(dilation) != (1, 1) or isinstance(padding, str):
+        return _left_to_torch(x)
+    from dwmr.ops import triton_conv, triton_correlate, triton_patch
 
-    kernel, usual = tuple(weight.shape[-2:]), groups == 1 and _both(dilation) == (1, 1)
-    stride, padding = _both(stride), _both(padding)
-    if usual and kernel == stride and padding == (0, 0) and _divided(x, kernel) and triton_patch.fits(weight):
+    kernel, stride, padding = tuple(weight.shape[-2:]), _both(stride), _both(padding)
+    if kernel == stride and padding == (0, 0) and _divided(x, kernel) and triton_patch.fits(weight):
         y = triton_patch.patch_conv([x, weight])[0]
-    elif usual and kernel == (3, 3) and stride == (1, 1) == padding and max(weight.shape) <= MAX_CHANNELS:
+    elif kernel == (3, 3) and stride == (1, 1) == padding and max(weight.shape) <= MAX_CHANNELS:
         y = triton_conv.conv3x3([x, weight])[0]
+    elif is_mapped(x):
+        given = [x.permute(0, 2, 3, 1), weight, weight.new_zeros(len(weight)) if bias is None else bias]
+        return triton_correlate.any_conv(given, [*stride, *padding])[0].permute(0, 3, 1, 2)
     else:
-        return _run_by_run(x, weight, bias, stride, padding, dilation, groups)
-    return _with_bias(y.permute(0, 3, 1, 2), bias)
+        return NotImplemented
+    y = y.permute(0, 3, 1, 2)
+    return y if bias is None else y + bias[:, None, None]
 
 
 @replaces(torch.conv_transpose2d)
@@ -55,27 +60,24 @@ def conv_transpose2d(
     """x (N, D, H, W) with weight (D, C, k, k)."""
     if not use_triton(x, "conv2d") or x.ndim != 4:
         return NotImplemented
-    from dwmr.ops import triton_patch
+    if groups != 1 or _both(dilation) != (1, 1):
+        return _left_to_torch(x)
+    from dwmr.ops import triton_correlate, triton_patch
 
-    apart = tuple(weight.shape[-2:]) == _both(stride) and _both(padding) == (0, 0) == _both(output_padding)
-    if not (apart and groups == 1 and _both(dilation) == (1, 1) and triton_patch.fits(weight)):
-        return _run_by_run(
-            x, weight, bias, stride, padding, dilation, groups, transposed=True, output_padding=_both(output_padding)
-        )
-    return _with_bias(triton_patch.patch_transpose([x.permute(0, 2, 3, 1), weight])[0], bias)
-
-
-def _run_by_run(
-    x: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int, **others: Any
-) -> Any:
-    if not (is_mapped(x) or is_mapped(weight)) or isinstance(padding, str):
+    stride, padding, more = _both(stride), _both(padding), _both(output_padding)
+    if tuple(weight.shape[-2:]) == stride and padding == (0, 0) == more and triton_patch.fits(weight):
+        y = triton_patch.patch_transpose([x.permute(0, 2, 3, 1), weight])[0]
+        return y if bias is None else y + bias[:, None, None]
+    if not is_mapped(x):
         return NotImplemented
-    pairs = {"stride": _both(stride), "padding": _both(padding), "dilation": _both(dilation)}
-    return _with_bias(convolve(x, weight, **pairs, groups=groups, **others), bias)
+    given = [x.permute(0, 2, 3, 1), weight, weight.new_zeros(weight.shape[1]) if bias is None else bias]
+    return triton_correlate.any_transpose(given, [*stride, *padding, *more])[0].permute(0, 3, 1, 2)
 
 
-def _with_bias(y: Tensor, bias: Tensor | None) -> Tensor:
-    return y if bias is None else y + bias[:, None, None]
+def _left_to_torch(x: Tensor) -> Any:
+    if is_mapped(x):
+        raise RuntimeError("there is no fast kernel for one of the convolutions of several runs")
+    return NotImplemented
 
 
 @replaces(Tensor.view)
