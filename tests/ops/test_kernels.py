@@ -308,6 +308,19 @@ def test_convolutions_of_any_form(monkeypatch, name, sizes, options, biased):
     agree(fast, plain, inputs, bound=1e-4, by_run=True)
 
 
+@pytest.mark.parametrize("standardize", [True, False])
+def test_images_are_normalised_in_one_pass(standardize):
+    model = build_model(dwmr.preset("generic/dwmr", standardize=standardize), (3, 16, 16), 4, decoder=False).to(DEVICE)
+    model.mean.copy_(torch.tensor([0.1, 0.2, 0.3]))
+    model.std.copy_(torch.tensor([0.5, 1e-3, 2.0]))
+    images = (normal(2, 4, 3, 16, 16).sigmoid() * 255).to(torch.uint8)
+    plain = model.normalize(images)
+    with ops.accelerated():
+        found = model.normalize(images)
+    assert found.dtype == plain.dtype
+    torch.testing.assert_close(found, plain, rtol=1e-5, atol=1e-4)  # 1e-4 of 1 / 1e-3
+
+
 @pytest.mark.parametrize("affine", [True, False])
 @pytest.mark.parametrize("shape", [(6, 5, 4, 3), (6, 5)])
 def test_batch_norm_by_running_statistics(shape, affine):

@@ -79,9 +79,14 @@ def without(operation: str) -> Iterator[None]:
         _state.left_out = before
 
 
+def accelerating(x: Tensor) -> bool:
+    """Whether what is done to this tensor on a GPU may differ from the reference by rounding, to be faster."""
+    return _state.in_use and (x.is_cuda or INTERPRETED)
+
+
 def use_triton(x: Tensor, operation: str) -> bool:
     """Whether an operation's Triton kernel may take this tensor."""
-    return _wanted(x, operation) and (x.is_cuda or INTERPRETED) and _HAS_TRITON
+    return accelerating(x) and _wanted(x, operation) and _HAS_TRITON
 
 
 def use_cpu_kernels(x: Tensor, operation: str) -> bool:

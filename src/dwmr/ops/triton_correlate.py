@@ -5,7 +5,8 @@ whether it is inside the image. Two kernels serve all passes:
 
     correlate  a matrix product for each row of taps: the convolution. Its input's gradient, which is a transposed
                convolution, is one correlation for each place that a pixel can have between strides (`_spread`)
-    outer      output gradients times inputs, summed over groups of places, then over groups: the weights' gradient
+    outer      output gradients times inputs, summed over groups of places, then over groups: the weights' gradient;
+               and the output gradients alone: the biases'
 
 Products are in TF32, as in `triton_conv`.
 """
@@ -13,6 +14,7 @@ Products are in TF32, as in `triton_conv`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import triton
 import triton.language as tl
@@ -24,8 +26,11 @@ from dwmr.ops.triton_conv import check_size, padded_size
 
 Pair = tuple[int, int]
 
-PLACES = 128  # of outputs in one program
-NUMBERS = 64  # of inputs, or of outputs, in one step of a program
+NUMBERS = 64  # of what the taps see, and of outputs, in one step of a program
+# How kernels are run: places in one step, warps, and how many steps are read ahead.
+CORRELATE = {"BLOCK": 128, "num_warps": 4, "num_stages": 3}
+OUTER = {"BLOCK": 64, "num_warps": 4, "num_stages": 3}
+OUTSIDE = tl.constexpr(-(2**30))  # where a row of taps is said to begin that is not in the image at all
 
 
 def _forward(inputs: Sequence[Tensor], form: Sequence[float]) -> list[Tensor]:
@@ -43,8 +48,8 @@ def _backward(
 ) -> list[Tensor]:
     """The gradients of x, if asked for, of the weight and of the bias."""
     (x, weight, _), (stride, padding), arrived = inputs, _pairs(form), gradient.contiguous()
-    of_weight = _outer(x.contiguous(), arrived, weight.shape[-2:], stride, padding).permute(0, 4, 3, 1, 2)
-    others = [of_weight.contiguous(), arrived.sum((1, 2, 3))]
+    of_taps, of_bias = _outer(x.contiguous(), arrived, weight.shape[-2:], stride, padding)
+    others = [of_taps.permute(0, 4, 3, 1, 2).contiguous(), of_bias]
     return [_spread(arrived, weight, x.new_empty(x.shape), stride, padding), *others] if into_x else others
 
 
@@ -67,8 +72,8 @@ def _transpose_backward(
 ) -> list[Tensor]:
     """The gradients of x, if asked for, of the weight and of the bias."""
     (x, weight, _), (stride, padding, _), arrived = inputs, _pairs(form), gradient.contiguous()
-    of_weight = _outer(arrived, x.contiguous(), weight.shape[-2:], stride, padding).permute(0, 4, 3, 1, 2)
-    others = [of_weight.contiguous(), arrived.sum((1, 2, 3))]
+    of_taps, _ = _outer(arrived, x.contiguous(), weight.shape[-2:], stride, padding)
+    others = [of_taps.permute(0, 4, 3, 1, 2).contiguous(), arrived.sum((1, 2, 3))]
     if not into_x:
         return others
     of_x, taps = x.new_empty(x.shape), weight.permute(0, 3, 4, 2, 1).contiguous()
@@ -129,51 +134,67 @@ def _correlate(
     if places <= 0:
         return
     check_size(x, result, len(x))
-    wide = min(NUMBERS, padded_size(outputs))
-    grid = (triton.cdiv(places, PLACES), triton.cdiv(outputs, wide), len(x))
+    sizes = _sizes(taps.shape[1], length, outputs, NUMBERS)
+    grid = (triton.cdiv(places, CORRELATE["BLOCK"]), triton.cdiv(outputs, sizes["OP"]), len(x))
     _correlate_kernel[grid](
         *(x, taps, result, result if bias is None else bias.contiguous(), places, rows, cols, x.shape[2]),
-        *(step[0], start[0], start[1], *result.shape[2:4], *first, *apart),
+        *(step[0], *start, *result.shape[2:4], *first, *apart),
         LINE=x.shape[3] * x.shape[4],
         C=x.shape[4],
         STEP=step[1],
-        TAPS=taps.shape[1],
-        LENGTH=length,
-        OUT=outputs,
         BIASED=bias is not None,
-        BLOCK=PLACES,
-        KP=min(NUMBERS, padded_size(length)),
-        OP=wide,
-        PRECISION=triton_conv.PRECISION,
-        num_warps=4,
+        **sizes,
+        **CORRELATE,
     )
 
 
-def _outer(x: Tensor, arrived: Tensor, kernel: Sequence[int], stride: Pair, padding: Pair) -> Tensor:
-    """The gradient (S, k, k, C, O) of taps that saw x (S, N, H, W, C), from that of their outputs (S, N, H', W', O)."""
+def _sizes(taps: int, length: int, outputs: int, numbers: int) -> dict[str, Any]:
+    """What the kernels are told of rows of taps of a length: a step takes several rows at once if they are short."""
+    wide = min(numbers, padded_size(length))
+    return {
+        "TAPS": taps,
+        "LENGTH": length,
+        "OUT": outputs,
+        "WIDE": wide,
+        "KP": min(max(numbers, wide), wide * triton.next_power_of_2(taps)),
+        "OP": min(NUMBERS, padded_size(outputs)),
+        "PRECISION": triton_conv.PRECISION,
+    }
+
+
+def _outer(x: Tensor, arrived: Tensor, kernel: Sequence[int], stride: Pair, padding: Pair) -> tuple[Tensor, Tensor]:
+    """The gradient (S, k, k, C, O) of taps that saw x (S, N, H, W, C), from that of their outputs (S, N, H', W', O);
+    and the sum of the latter, (S, O)."""
     runs, channels, outputs = len(x), x.shape[4], arrived.shape[4]
     length, places = kernel[1] * channels, arrived[0, ..., 0].numel()
     check_size(x, arrived, runs)
-    sizes = {"KP": min(2 * NUMBERS, padded_size(length)), "OP": min(NUMBERS, padded_size(outputs))}
-    blocks, wide = triton.cdiv(length, sizes["KP"]), triton.cdiv(outputs, sizes["OP"])
-    wanted = triton.cdiv(places, max(1, triton_conv.PROGRAMS // (runs * kernel[0] * blocks * wide)))
-    size = triton.cdiv(wanted, 32) * 32
+    sizes = _sizes(kernel[0], length, outputs, 2 * NUMBERS)
+    at_once, parts = sizes["KP"] // sizes["WIDE"], triton.cdiv(length, sizes["WIDE"])
+    steps, wide = triton.cdiv(kernel[0], at_once) * parts, triton.cdiv(outputs, sizes["OP"])
+    wanted = triton.cdiv(places, max(1, triton_conv.PROGRAMS // (runs * steps * wide)))
+    size = triton.cdiv(wanted, OUTER["BLOCK"]) * OUTER["BLOCK"]
     groups = triton.cdiv(places, size)
     partial = x.new_empty(runs, groups, kernel[0], length, outputs)
-    _outer_kernel[(groups, kernel[0] * blocks, runs * wide)](
-        *(x, arrived, partial, places, size, *arrived.shape[2:4], x.shape[2], stride[0], padding[0], padding[1]),
+    sums = x.new_empty(runs, groups, outputs)
+    _outer_kernel[(groups, steps, runs * wide)](
+        *(x, arrived, partial, sums, places, size, *arrived.shape[2:4], x.shape[2], stride[0], *padding),
         LINE=x.shape[3] * channels,
         C=channels,
         STEP=stride[1],
-        TAPS=kernel[0],
-        LENGTH=length,
-        OUT=outputs,
-        BLOCK=32,
-        PRECISION=triton_conv.PRECISION,
-        num_warps=4,
         **sizes,
+        **OUTER,
     )
-    return partial.sum(1).unflatten(2, (kernel[1], channels))
+    return partial.sum(1).unflatten(2, (kernel[1], channels)), sums.sum(1)
+
+
+@triton.jit
+def _seen(left, line, height, k, LINE: tl.constexpr, LENGTH: tl.constexpr, WIDE: tl.constexpr):
+    """Where in an image's row the numbers lie that its taps see, and which of them do: those inside the row."""
+    near = tl.where((line >= 0) & (line < height), left, OUTSIDE) + k
+    seen = (near >= 0) & (near < LINE)
+    if LENGTH % WIDE != 0:
+        seen &= k < LENGTH
+    return near, seen
 
 
 @triton.jit
@@ -198,47 +219,45 @@ def _correlate_kernel(
     LINE: tl.constexpr,
     C: tl.constexpr,
     STEP: tl.constexpr,
+    BIASED: tl.constexpr,
     TAPS: tl.constexpr,
     LENGTH: tl.constexpr,
     OUT: tl.constexpr,
-    BIASED: tl.constexpr,
-    BLOCK: tl.constexpr,
+    WIDE: tl.constexpr,
     KP: tl.constexpr,
     OP: tl.constexpr,
+    BLOCK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     run = tl.program_id(2).to(tl.int64)
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    live = place < places
     image, inside = place // (rows * cols), place % (rows * cols)
     row, col = inside // cols, inside % cols
     images = places // (rows * cols)
     o = tl.program_id(1) * OP + tl.arange(0, OP)
-    k = tl.arange(0, KP)
+    tap, k = tl.arange(0, KP) // WIDE, tl.arange(0, KP) % WIDE
     x += run * images * height * LINE
     taps += run * (TAPS * LENGTH * OUT)
     top = row * step + start_row
-    left = col * STEP * C + start_col * C  # of the stretch that a row of taps sees, in the image's row
+    left = tl.where(place < places, (col * STEP + start_col) * C, OUTSIDE)
     total = tl.zeros((BLOCK, OP), tl.float32)
-    for tap in range(TAPS):
-        line = top + tap
-        known = live & (line >= 0) & (line < height)
-        at = (image * height + line) * LINE + left
-        for begin in range(0, LENGTH, KP):
-            near = left[:, None] + (begin + k)[None, :]
-            seen = known[:, None] & (near >= 0) & (near < LINE) & (begin + k < LENGTH)[None, :]
-            v = tl.load(x + at[:, None] + (begin + k)[None, :], seen, 0.0)
+    for first in range(0, TAPS, KP // WIDE):
+        for begin in range(0, LENGTH, WIDE):
+            line = top[:, None] + (first + tap)[None, :]
+            near, seen = _seen(left[:, None], line, height, (begin + k)[None, :], LINE, LENGTH, WIDE)
+            known = (begin + k < LENGTH) & (first + tap < TAPS)
+            v = tl.load(x + (image[:, None] * height + line) * LINE + near, seen, 0.0)
             w = tl.load(
-                taps + (tap * LENGTH + begin + k)[:, None] * OUT + o[None, :],
-                (begin + k < LENGTH)[:, None] & (o < OUT)[None, :],
+                taps + ((first + tap) * LENGTH + begin + k)[:, None] * OUT + o[None, :],
+                known[:, None] & (o < OUT)[None, :],
                 0.0,
             )
             total = tl.dot(v, w, total, input_precision=PRECISION)
     if BIASED:
         total += tl.load(bias + run * OUT + o, o < OUT, 0.0)[None, :]
     pixel = (image * result_height + first_row + row * apart_rows) * result_width + first_col + col * apart_cols
-    target = result + (run * images * result_height * result_width + pixel)[:, None] * OUT + o[None, :]
-    tl.store(target, total, live[:, None] & (o < OUT)[None, :])
+    target = result + run * images * result_height * result_width * OUT + pixel[:, None] * OUT + o[None, :]
+    tl.store(target, total, (place < places)[:, None] & (o < OUT)[None, :])
 
 
 @triton.jit
@@ -246,6 +265,7 @@ def _outer_kernel(
     x,
     arrived,
     partial,
+    sums,
     places,
     size,
     rows,
@@ -260,33 +280,37 @@ def _outer_kernel(
     TAPS: tl.constexpr,
     LENGTH: tl.constexpr,
     OUT: tl.constexpr,
-    BLOCK: tl.constexpr,
+    WIDE: tl.constexpr,
     KP: tl.constexpr,
     OP: tl.constexpr,
+    BLOCK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     group = tl.program_id(0)
-    blocks: tl.constexpr = (LENGTH + KP - 1) // KP
+    parts: tl.constexpr = (LENGTH + WIDE - 1) // WIDE
     wide: tl.constexpr = (OUT + OP - 1) // OP
-    tap = tl.program_id(1) // blocks
-    k = tl.program_id(1) % blocks * KP + tl.arange(0, KP)
+    tap = tl.program_id(1) // parts * (KP // WIDE) + tl.arange(0, KP) // WIDE
+    k = tl.program_id(1) % parts * WIDE + tl.arange(0, KP) % WIDE
     run = (tl.program_id(2) // wide).to(tl.int64)
     o = tl.program_id(2) % wide * OP + tl.arange(0, OP)
     images = places // (rows * cols)
     x += run * images * height * LINE
     arrived += run * places * OUT
     total = tl.zeros((KP, OP), tl.float32)
+    of_bias = tl.zeros((OP,), tl.float32)
     end = tl.minimum(group * size + size, places)
     for begin in range(group * size, end, BLOCK):
         place = begin + tl.arange(0, BLOCK)
-        live = place < end
         image, inside = place // (rows * cols), place % (rows * cols)
-        line = inside // cols * step - padding_rows + tap
-        left = inside % cols * STEP * C - padding_cols * C
-        near = left[:, None] + k[None, :]
-        seen = (live & (line >= 0) & (line < height))[:, None] & (near >= 0) & (near < LINE) & (k < LENGTH)[None, :]
-        v = tl.load(x + ((image * height + line) * LINE)[:, None] + near, seen, 0.0)
-        g = tl.load(arrived + place[:, None] * OUT + o[None, :], live[:, None] & (o < OUT)[None, :], 0.0)
+        left = tl.where(place < end, (inside % cols * STEP - padding_cols) * C, OUTSIDE)
+        line = (inside // cols * step - padding_rows)[:, None] + tap[None, :]
+        near, seen = _seen(left[:, None], line, height, k[None, :], LINE, LENGTH, WIDE)
+        v = tl.load(x + (image[:, None] * height + line) * LINE + near, seen, 0.0)
+        g = tl.load(arrived + place[:, None] * OUT + o[None, :], (place < end)[:, None] & (o < OUT)[None, :], 0.0)
         total = tl.dot(tl.trans(v), g, total, input_precision=PRECISION)
-    target = partial + ((run * tl.num_programs(0) + group) * TAPS + tap) * (LENGTH * OUT)
-    tl.store(target + k[:, None] * OUT + o[None, :], total, (k < LENGTH)[:, None] & (o < OUT)[None, :])
+        of_bias += tl.sum(g, 0)
+    at = run * tl.num_programs(0) + group
+    known = ((k < LENGTH) & (tap < TAPS))[:, None] & (o < OUT)[None, :]
+    tl.store(partial + (at * TAPS * LENGTH + tap * LENGTH + k)[:, None] * OUT + o[None, :], total, known)
+    if tl.program_id(1) == 0:
+        tl.store(sums + at * OUT + o, of_bias, o < OUT)
