@@ -197,7 +197,7 @@ def _seen(left, line, height, k, LINE: tl.constexpr, LENGTH: tl.constexpr, WIDE:
     return near, seen
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["start_row", "start_col", "first_row", "first_col"])
 def _correlate_kernel(
     x,
     taps,
