@@ -18,6 +18,7 @@ from dwmr.models.predictors import ConvPredictor, ResidualBlock
 from dwmr.ops.conv_chain import fits
 from dwmr.ops.coskewness import coskewness, reference
 from dwmr.ops.native import build as native
+from dwmr.ops.native import call
 from dwmr.ops.sequential import links_of
 from dwmr.training.stacking import Stack
 from tests.ops.calls import calls
@@ -135,6 +136,25 @@ def test_coskewness_is_the_plain_one(samples, bits):
     (3 * value).backward()
     (3 * expected).backward()
     assert_near(probs.grad, exact.grad, 1e-4, "gradient")
+
+
+@needs_compiler
+@pytest.mark.parametrize(("samples", "bits"), [(24, 40), (13, 16), (40, 63)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_moments_of_zero_pull_at_no_bit(samples, bits, threads):
+    """Small whole numbers, with equal, opposite and constant bits: many moments are 0, and every sum is exact."""
+    x = torch.randint(-1, 2, (samples, bits)).float()
+    x[:, 3], x[:, bits // 2], x[:, -1] = x[:, 1], 0, -x[:, 2]
+    exact = x.double().requires_grad_()
+    moments = torch.einsum("ni,nj,nk->ijk", exact, exact, exact)
+    i, j, k = torch.combinations(torch.arange(bits), 3).unbind(1)
+    distinct = moments[i, j, k]
+    assert 0.05 < (distinct == 0).double().mean() < 0.5
+    expected = distinct.abs().sum()
+    expected.backward()
+    gradient = torch.empty_like(x)
+    assert call("coskewness", x, samples, bits, gradient, threads) == expected.item()
+    assert torch.equal(gradient.double(), exact.grad)
 
 
 @needs_compiler

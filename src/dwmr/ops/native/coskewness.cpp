@@ -1,10 +1,15 @@
 // Σ over i < j < k of |M_ijk|, M_ijk = Σ_n x_ni x_nj x_nk, and its gradient, for x (samples, bits).
 //
-// With z = x_i ⊙ x, s = sign(M) and a fixed i, the moments and both pulls are products of small tiles:
+// For a fixed i and all j and k behind it, with z = x_i ⊙ x and s = sign(M), which is 0 for j = k:
 //
-//     M_jk = Σ_n z_nj x_nk,    dx_nk += Σ_j z_nj s_jk,    p_nj = Σ_k s_jk x_nk,    dx_nj += x_ni p_nj,  dx_ni += Σ_j x_nj p_nj
+//     M_jk = Σ_n z_nj x_nk,    q_nk = Σ_j s_jk x_nj,    dx_nk += x_ni q_nk,    dx_ni += ½ Σ_k x_nk q_nk
 //
-// Only tiles with j ≤ k are formed, and nothing larger than one row of them is kept. Here a lane is a bit, not an image.
+// M is formed in tiles with j ≤ k, and s mirrored. Signs need no multiplications where the processor can look up: tables
+// have the 16 sums ±x_nj ± … of four bits, and four signs number one of them. Here a lane is a bit, not an image.
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 
 #include <vector>
 
@@ -14,91 +19,141 @@ namespace {
 
 constexpr int ROWS = 8;  // samples taken together
 
-// The transpose of a tile whose rows lie `stride` vectors apart.
-inline void turn(const vec* from, size_t stride, vec* to) {
-    for (int j = 0; j < LANES; j++) to[j] = from[j * stride];
-    transpose(to);
+template <int... LANE>
+inline places numbered(std::integer_sequence<int, LANE...>) {
+    return places{LANE...};
+}
+
+inline places count_from(int first) { return first + numbered(std::make_integer_sequence<int, LANES>()); }
+
+inline places negative(vec m, bool or_zero) { return or_zero ? m <= 0 : m < 0; }
+
+// The sum of GROUP bits, each times the sign of its moment, is `looked_up` in a table of the bits by these signs.
+#if defined(__AVX512F__)
+constexpr int GROUP = 4;
+typedef vec Table;
+
+inline Table table_of(const float* x) {
+    Table sums = {};
+    for (int j = 0; j < GROUP; j++) sums += (count_from(0) & 1 << j) != 0 ? all(-x[j]) : all(x[j]);
+    return sums;
+}
+
+inline vec signs_of(const vec* m, bool or_zero) {
+    places number = {};
+    for (int j = 0; j < GROUP; j++) number |= negative(m[j], or_zero) & 1 << j;
+    return (vec)number;
+}
+
+inline vec looked_up(Table table, vec number) { return (vec)_mm512_permutexvar_ps((__m512i)number, (__m512)table); }
+#else
+constexpr int GROUP = 1;
+typedef float Table;
+
+inline Table table_of(const float* x) { return *x; }
+inline vec signs_of(const vec* m, bool or_zero) { return negative(*m, or_zero) ? all(-1) : all(1); }
+inline vec looked_up(Table x, vec sign) { return x * sign; }
+#endif
+
+constexpr int GROUPS = LANES / GROUP;  // of a block of LANES bits
+
+// Bit i of (blocks, samples) vectors: its samples lie LANES numbers apart.
+inline float* bit(vec* x, int samples, int i) {
+    return reinterpret_cast<float*>(x + size_t(i / LANES) * samples) + i % LANES;
 }
 
 struct Sums {
-    const vec* x;  // (samples, blocks): padded with zeros to whole blocks of LANES bits and ROWS samples
-    int samples, blocks;
-    vec *dx, *z, *signs, *own;  // (samples, blocks), (samples), (LANES, blocks), (samples)
-
-    const float* row(int n) const { return reinterpret_cast<const float*>(x + size_t(n) * blocks); }
+    int samples, bits, blocks;
+    vec* x;               // (blocks, samples): padded with zeros to whole blocks of LANES bits and ROWS samples
+    const Table* tables;  // (samples / ROWS, groups, ROWS)
+    vec *dx, *z;          // (blocks, samples), (samples)
+    vec *plus, *minus;    // (blocks, groups): signs, with that of 0 as +1 or as -1; +1 where there is no moment
 
     // Moments of bit i with the bits of block b, from the FROM-th, and of block k: their absolute sum; signs are kept.
     template <int FROM>
-    KERNEL double moments(int i, int b, int k) const {
+    KERNEL double moments(int i, int b, int k, bool& zeros) const {
+        const vec* others = x + size_t(k) * samples;
         vec m[LANES] = {};
         for (int n = 0; n < samples; n++) {
-            const vec other = x[size_t(n) * blocks + k];
+            const vec other = others[n];
             const float* first = reinterpret_cast<const float*>(z + n);
             for (int j = FROM; j < LANES; j++) m[j] += first[j] * other;
         }
+        const places last = count_from(k * LANES);
         vec sum = {};
+        places zero = {};
         for (int j = 0; j < LANES; j++) {
-            if (b * LANES + j <= i) m[j] = vec{};
-            if (b == k)
-                for (int lane = 0; lane <= j; lane++) m[j][lane] = 0;
-            sum += m[j] < 0 ? -m[j] : m[j];
-            signs[j * blocks + k] = m[j] > 0 ? all(1) : (m[j] < 0 ? all(-1) : vec{});
+            const int middle = b * LANES + j;
+            const places counts = (last > middle) & (last < bits) & (middle > i ? -1 : 0);
+            sum += counts ? (m[j] < 0 ? -m[j] : m[j]) : vec{};
+            zero |= counts & (m[j] == 0);
+            m[j] = counts ? m[j] : all(1);
         }
+        for (int lane = 0; lane < LANES; lane++) zeros |= zero[lane] != 0;
+        vec turned[LANES];
+        std::memcpy(turned, m, sizeof m);
+        transpose(turned);
+        if (b == k)  // a moment's mirror image is 1
+            for (int j = 0; j < LANES; j++) turned[j] = m[j] *= turned[j];
+        keep_signs(m, b, k);
+        keep_signs(turned, k, b);
         return total(sum);
     }
 
-    // dx of block k, from the products of bit i with block b.
-    template <int FROM>
-    KERNEL void pull_last(int k) const {
+    // The signs of moments of the bits of block `from`, a row each, and of block `to`, a lane each.
+    void keep_signs(const vec* m, int from, int to) const {
+        const size_t at = (size_t(to) * blocks + from) * GROUPS;
+        for (int g = 0; g < GROUPS; g++) {
+            plus[at + g] = signs_of(m + g * GROUP, false);
+            minus[at + g] = signs_of(m + g * GROUP, true);
+        }
+    }
+
+    // `weight` times the gradient of the moments of bit i.
+    KERNEL void pull(int i, const vec* signs, float weight) const {
+        const int start = (i + 1) / GROUP, stop = blocks * GROUPS;
+        const float* first = bit(x, samples, i);
+        float* to_first = bit(dx, samples, i);
         for (int n = 0; n < samples; n += ROWS) {
-            vec sum[ROWS];
-            for (int r = 0; r < ROWS; r++) sum[r] = dx[size_t(n + r) * blocks + k];
-            for (int j = FROM; j < LANES; j++) {
-                const vec s = signs[j * blocks + k];
-                for (int r = 0; r < ROWS; r++) sum[r] += reinterpret_cast<const float*>(z + n + r)[j] * s;
+            float passed[ROWS] = {};  // what the first table adds for bits up to i
+            for (int j = start * GROUP; j <= i; j++)
+                for (int r = 0; r < ROWS; r++) passed[r] += bit(x, samples, j)[(n + r) * LANES];
+            vec own[ROWS] = {};
+            for (int k = (i + 1) / LANES; k < blocks; k++) {
+                const vec* bits_k = x + size_t(k) * samples + n;
+                vec* to = dx + size_t(k) * samples + n;
+                vec q[ROWS];
+                for (int r = 0; r < ROWS; r++) q[r] = -passed[r] - bits_k[r];  // itself, which a table adds too
+                const Table* table = tables + (size_t(n) * stop + start * ROWS);
+                for (int g = start; g < stop; g++, table += ROWS) {
+                    const vec s = signs[size_t(k) * stop + g];
+                    for (int r = 0; r < ROWS; r++) q[r] += looked_up(table[r], s);
+                }
+                const places behind = count_from(k * LANES) > i;
+                for (int r = 0; r < ROWS; r++) {
+                    q[r] = behind ? q[r] : vec{};
+                    to[r] += weight * first[(n + r) * LANES] * q[r];
+                    own[r] += bits_k[r] * q[r];
+                }
             }
-            for (int r = 0; r < ROWS; r++) dx[size_t(n + r) * blocks + k] = sum[r];
+            for (int r = 0; r < ROWS; r++) to_first[(n + r) * LANES] += weight / 2 * total(own[r]);
         }
     }
 
-    // dx of block b and of bit i, from all blocks behind.
-    KERNEL void pull_first(int i, int b, const vec* turned) const {
-        for (int n = 0; n < samples; n += ROWS) {
-            vec p[ROWS] = {};
-            const int from = b * LANES, to = blocks * LANES;
-            for (int k = from; k < to; k++) {
-                const vec s = turned[k];
-                for (int r = 0; r < ROWS; r++) p[r] += row(n + r)[k] * s;
-            }
-            for (int r = 0; r < ROWS; r++) {
-                const size_t at = size_t(n + r) * blocks + b;
-                dx[at] += row(n + r)[i] * p[r];
-                own[n + r] += x[at] * p[r];
-            }
-        }
-    }
-
-    template <int FROM>
-    double of_block(int i, int b) const {
+    double of_bit(int i) const {
+        const float* first = bit(x, samples, i);
         double sum = 0;
-        for (int k = b; k < blocks; k++) {
-            sum += moments<FROM>(i, b, k);
-            pull_last<FROM>(k);
+        bool zeros = false;
+        constexpr decltype(&Sums::moments<0>) from_quarter[] = {
+            &Sums::moments<0>, &Sums::moments<LANES / 4>, &Sums::moments<LANES / 2>, &Sums::moments<LANES / 4 * 3>};
+        for (int b = (i + 1) / LANES; b < blocks; b++) {
+            const vec* second = x + size_t(b) * samples;
+            for (int n = 0; n < samples; n++) z[n] = first[n * LANES] * second[n];
+            const int quarter = std::max(0, i + 1 - b * LANES) / (LANES / 4);  // the first that has a bit behind i
+            for (int k = b; k < blocks; k++) sum += (this->*from_quarter[quarter])(i, b, k, zeros);
         }
-        return sum;
-    }
-
-    double of_bit(int i, vec* turned) const {
-        double sum = 0;
-        std::memset(own, 0, samples * sizeof(vec));
-        for (int b = i / LANES; b < blocks; b++) {
-            for (int n = 0; n < samples; n++) z[n] = row(n)[i] * x[size_t(n) * blocks + b];
-            const bool upper = b * LANES + LANES / 2 <= i + 1;  // the block's first half is not behind i
-            sum += upper ? of_block<LANES / 2>(i, b) : of_block<0>(i, b);
-            for (int k = b; k < blocks; k++) turn(signs + k, blocks, turned + k * LANES);
-            pull_first(i, b, turned);
-        }
-        for (int n = 0; n < samples; n++) reinterpret_cast<float*>(dx + size_t(n) * blocks)[i] += total(own[n]);
+        pull(i, plus, zeros ? 0.5f : 1.0f);
+        if (zeros) pull(i, minus, 0.5f);
         return sum;
     }
 };
@@ -107,28 +162,38 @@ struct Sums {
 
 // The sum, and its gradient in `dx` (samples, bits).
 extern "C" double dwmr_coskewness(const float* x, int samples, int bits, float* dx, int threads) {
-    const int rows = (samples + ROWS - 1) / ROWS * ROWS, blocks = groups_of(bits);
+    const int rows = (samples + ROWS - 1) / ROWS * ROWS, blocks = groups_of(bits), groups = blocks * GROUPS;
     const size_t size = size_t(rows) * blocks;
-    Vectors padded(size);
+    Vectors padded(size), tables(size * GROUPS * sizeof(Table) / sizeof(vec));
     std::memset(padded.at, 0, size * sizeof(vec));
-    for (int n = 0; n < samples; n++) std::memcpy(padded.at + size_t(n) * blocks, x + size_t(n) * bits, bits * sizeof(float));
+    for (int n = 0; n < samples; n++)
+        for (int k = 0; k < bits; k += LANES)
+            std::memcpy(padded.at + size_t(k / LANES) * rows + n, x + size_t(n) * bits + k,
+                std::min(LANES, bits - k) * sizeof(float));
     Vectors pulls(threads * size);
     std::memset(pulls.at, 0, threads * size * sizeof(vec));  // fewer threads may come than were asked for
     std::vector<double> sums(threads);
 #pragma omp parallel num_threads(threads)
     {
         const int me = omp_get_thread_num();
-        Vectors z(rows), own(rows), signs(size_t(LANES) * blocks), turned(size_t(LANES) * blocks);
-        const Sums all_sums{padded.at, rows, blocks, pulls.at + me * size, z.at, signs.at, own.at};
+        Vectors z(rows), plus(size_t(blocks) * groups), minus(size_t(blocks) * groups);
+        Table* made = reinterpret_cast<Table*>(tables.at);
+#pragma omp for
+        for (int n = 0; n < rows; n++)
+            for (int g = 0; g < groups; g++) {
+                const size_t at = (size_t(n / ROWS) * groups + g) * ROWS + n % ROWS;
+                made[at] = table_of(bit(padded.at, rows, g * GROUP) + n * LANES);
+            }
+        const Sums all_sums{rows, bits, blocks, padded.at, made, pulls.at + me * size, z.at, plus.at, minus.at};
         // Bits in turn, the long rows of i = 0, 1, … first: an even share, and the same on every run.
-        for (int i = me; i + 2 < bits; i += omp_get_num_threads()) sums[me] += all_sums.of_bit(i, turned.at);
+        for (int i = me; i + 2 < bits; i += omp_get_num_threads()) sums[me] += all_sums.of_bit(i);
     }
     double sum = 0;
     for (double part : sums) sum += part;
     for (int n = 0; n < samples; n++)
         for (int k = 0; k < bits; k++) {
             float pull = 0;
-            for (int t = 0; t < threads; t++) pull += reinterpret_cast<float*>(pulls.at + t * size + size_t(n) * blocks)[k];
+            for (int t = 0; t < threads; t++) pull += bit(pulls.at + t * size, rows, k)[n * LANES];
             dx[size_t(n) * bits + k] = pull;
         }
     return sum;

@@ -22,6 +22,7 @@ constexpr int LANES = 8, SUMS = 8;
 #endif
 
 typedef float vec __attribute__((vector_size(LANES * sizeof(float)), may_alias));
+typedef int places __attribute__((vector_size(LANES * sizeof(int)), may_alias));
 
 // A loop nest of its own: inlined into others, compilers run out of registers for its sums.
 #define KERNEL __attribute__((noinline))
@@ -44,7 +45,6 @@ static inline void exchange(vec& upper, vec& lower, std::integer_sequence<int, L
     const vec first = __builtin_shufflevector(upper, lower, (LANE & STEP ? LANES + LANE - STEP : LANE)...);
     lower = __builtin_shufflevector(upper, lower, (LANE & STEP ? LANES + LANE : LANE + STEP)...);
 #else
-    typedef int places __attribute__((vector_size(LANES * sizeof(int))));
     const vec first = __builtin_shuffle(upper, lower, places{(LANE & STEP ? LANES + LANE - STEP : LANE)...});
     lower = __builtin_shuffle(upper, lower, places{(LANE & STEP ? LANES + LANE : LANE + STEP)...});
 #endif
