@@ -12,7 +12,7 @@ from dwmr import InputError, Transitions
 from dwmr.data.cell_grid import find_symbols
 from dwmr.data.rendered_cells import NamedCells
 from dwmr.models.run_folder import read_info
-from dwmr.training.auto import find_cells, hold_out, recipes
+from dwmr.training.auto import MAX_ROUNDS, another_round, find_cells, hold_out, recipes
 from tests.data.test_image_parts import cakes
 
 SIDE, PIXELS = 4, 6
@@ -154,6 +154,42 @@ def test_too_short_a_training_is_not_called_exact() -> None:
     run = dwmr.train(dwmr.preset("auto", epochs=1), train=jump(600), progress=False)
     assert run.verdict is not None
     assert run.verdict.word != "exact"
+
+
+def test_training_goes_on_as_long_as_it_gains() -> None:
+    data = jump(2000)
+    config = recipes(dwmr.preset("auto"), data)[0].config
+    length = config.epochs
+
+    def after(*ends: float) -> dwmr.Config | None:
+        """With these percent of exact next codes after the first epoch and at the end of each round."""
+        exact = [ends[0], *(end for end in ends[1:] for _ in range(length))][: (len(ends) - 1) * length]
+        exact[length - 1 :: length] = ends[1:]
+        return another_round(config, [{"val": {"exact_next": each}} for each in exact], data)
+
+    longer = after(50.0, 90.0)
+    assert longer is not None
+    assert (longer.epochs, longer.cosine_from) == (2 * length, length + length // 2)
+    assert after(50.0, 90.0, 91.1) is not None
+    assert after(50.0, 90.0, 90.9) is None  # less than a tenth of the errors
+    assert after(50.0, 100.0) is None
+    assert after(0.0, *(100 - 50 * 0.5**k for k in range(MAX_ROUNDS))) is None
+    assert another_round(config, [{"val": {"exact_next": 0.0}}], data) is None  # a length that was asked for
+
+
+def test_rounds_are_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = jump(1200)
+    monkeypatch.setattr("dwmr.training.auto.UPDATES", 100)
+    words = {"train": data[:1000], "val": data[1000:], "progress": False}
+    straight = dwmr.train(dwmr.preset("auto"), **words)
+    length = recipes(dwmr.preset("auto"), data[:1000])[0].config.epochs
+    assert len(straight.metrics) == straight.config.epochs > length
+    with monkeypatch.context() as stopped:
+        stopped.setattr("dwmr.training.auto.MAX_ROUNDS", 1)
+        dwmr.train(dwmr.preset("auto"), out=tmp_path / "run", **words)
+    run = dwmr.train(dwmr.preset("auto"), out=tmp_path / "run", resume=True, **words)
+    assert read_info(tmp_path / "run").config == run.config == straight.config
+    assert [record["terms"] for record in run.metrics] == [record["terms"] for record in straight.metrics]
 
 
 def test_nothing_depends_on_colours_or_on_the_order_of_actions() -> None:

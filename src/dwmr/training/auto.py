@@ -11,6 +11,8 @@ from __future__ import annotations
 import copy
 import logging
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +30,9 @@ from dwmr.training.reader import draw_what_is_read, teach_reader
 
 log = logging.getLogger("dwmr")
 
-UPDATES = 2000
+UPDATES = 2000  # of a predictor in one round, at whose end the learning rate falls to zero
+WORTH_A_ROUND = 0.1  # share of the wrong predictions that a round must have removed for another to follow
+MAX_ROUNDS = 8
 TRIAL_UPDATES = 300
 EXACT_ENOUGH = 99.9  # percent of the next codes; a predictor this good after a trial is taken
 LIKE_NOTHING = 2.0  # a pixel of a symbol that a part never shows; those of images lie in [0, 1]
@@ -63,7 +67,7 @@ class Recipe:
         encoder = "reader" if isinstance(self.found, NamedCells) else "symbols"
         rendered = ", rendered differently in every frame" if encoder == "reader" else ""
         log.info("auto: %s, which show %d symbols%s", size, symbols, rendered)
-        epochs = config.epochs if config.epochs != Config.epochs else _epochs(UPDATES, config, self.train)
+        epochs = _epochs(UPDATES, config, self.train) if ends_by_measure(config) else config.epochs
         return config.replace(
             model="symbols",
             encoder=encoder,
@@ -118,6 +122,22 @@ class Recipe:
             if isinstance(model.decoder, SymbolDecoder):
                 model.decoder.prototypes.copy_(drawn.reshape(model.decoder.prototypes.shape))
                 model.decoder.rest.copy_(torch.from_numpy(self.train.obs[:1].astype(np.float32))[0] / 255)
+
+
+def ends_by_measure(config: Config) -> bool:
+    """Whether predictors are trained in rounds, as long as they gain: unless a number of epochs was asked for."""
+    return config.model == "auto" and config.epochs == Config.epochs
+
+
+def another_round(config: Config, metrics: Sequence[Mapping[str, Any]], train: Transitions) -> Config | None:
+    """The configuration of a run with one more round of training, or None if the last one gained too little."""
+    length, done = _epochs(UPDATES, config, train), len(metrics)
+    if config.scheme != "predictor_alone" or done % length or done >= MAX_ROUNDS * length:
+        return None
+    before, now = (100 - metrics[epoch]["val"]["exact_next"] for epoch in (max(0, done - 1 - length), done - 1))
+    if now > (1 - WORTH_A_ROUND) * before or now == 0:
+        return None
+    return config.replace(epochs=done + length, cosine_from=done + length // 2)
 
 
 def recipes(config: Config, train: Transitions) -> list[Recipe]:

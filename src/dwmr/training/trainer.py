@@ -23,7 +23,15 @@ from dwmr.models.run_folder import VERSIONS, RunInfo, create_run, read_info, rea
 from dwmr.models.verdict import Verdict, judge
 from dwmr.models.world_model import WorldModel
 from dwmr.presets import PRESETS
-from dwmr.training.auto import EXACT_ENOUGH, MIN_MINIBATCHES, Recipe, hold_out, recipes
+from dwmr.training.auto import (
+    EXACT_ENOUGH,
+    MIN_MINIBATCHES,
+    Recipe,
+    another_round,
+    ends_by_measure,
+    hold_out,
+    recipes,
+)
 from dwmr.training.coded import GivenCodes, coded
 from dwmr.training.learner import RunState
 from dwmr.training.objectives import OBJECTIVES, Objective, objective_of, shared_objective
@@ -117,6 +125,7 @@ def train_many(
     where = world_model.resolve_device(device)
     given = {"encoder": encoder, "predictor": predictor, "decoder": decoder}
     own = {role: network for role, network in given.items() if network is not None}
+    in_rounds = ends_by_measure(configs[0])
     if configs[0].model == "auto":
         if own or objective is not None:
             raise InputError("auto chooses networks and objective itself; use another preset with your own")
@@ -157,11 +166,14 @@ def train_many(
                 locks.enter_context(locked(member.folder))
         # Runs that were stopped after the same epoch go on together on a GPU; a CPU trains one after the other, as does
         # the reference.
-        for done in sorted({member.done for member in members}):
-            group = [member for member in members if member.done == done]
-            for some in [group] if where.type == "cuda" and job.fast else [[member] for member in group]:
-                if done < some[0].config.epochs:
-                    train_group(job, some)
+        waiting = members
+        while waiting:
+            for done in sorted({member.done for member in waiting}):
+                group = [member for member in waiting if member.done == done]
+                for some in [group] if where.type == "cuda" and job.fast else [[member] for member in group]:
+                    if done < some[0].config.epochs:
+                        train_group(job, some)
+            waiting = [member for member in waiting if in_rounds and _goes_on(member, train)]
         for member in members:
             if val is not None and member.config.benchmark == "auto" and len(member.metrics) == member.config.epochs:
                 model = member.state.model
@@ -180,6 +192,19 @@ def train_many(
         run = Run(model, member.config, member.seed, member.folder, member.metrics, model.verdict)
         results.append(member.failure or run)
     return results
+
+
+def _goes_on(member: Member, train: Transitions) -> bool:
+    """Whether a run of ``auto`` that has come to its end is worth another round; then it is made longer."""
+    member.done = len(member.metrics)
+    longer = None if member.failure else another_round(member.config, member.metrics, train)
+    if longer is None:
+        return False
+    log.info("seed %d: another round of training, as the last one was worth it", member.seed)
+    member.config = longer
+    if member.folder is not None:
+        write_info(member.folder, dataclasses.replace(read_info(member.folder), config=longer))
+    return True
 
 
 def _chosen_before(folder: Path, asked: Config) -> Config:
