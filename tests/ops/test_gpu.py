@@ -109,10 +109,11 @@ class OwnEncoder(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.conv, self.norm, self.head = nn.Conv2d(3, 8, 8, stride=8), nn.BatchNorm2d(8), nn.Linear(512, 24)
+        self.conv, self.norm = nn.Conv2d(3, 8, 4, stride=2, padding=1), nn.BatchNorm2d(8)
+        self.last, self.head = nn.Conv2d(8, 8, 5, stride=4, padding=2), nn.Linear(512, 24)
 
     def forward(self, images):
-        return self.head(torch.tanh(self.norm(self.conv(images))).flatten(1))
+        return self.head(torch.tanh(self.last(torch.tanh(self.norm(self.conv(images))))).flatten(1))
 
 
 class OwnPredictor(nn.Module):
@@ -145,6 +146,17 @@ def test_networks_and_terms_of_a_user_are_recorded(ice, seeds):
         plain = dwmr.train(config, seed=seed, fast="off", **words)
         for name, value in plain.metrics[0]["terms"].items():
             assert run.metrics[0]["terms"][name] == pytest.approx(value, rel=1e-2, abs=1e-3), name
+
+
+@pytest.mark.parametrize("seeds", [[3], [3, 5]])
+def test_a_recorded_validation_follows_the_weights(ice, ice_val, seeds):
+    config = dwmr.preset("iceslider/dwmr", epochs=4, batch_size=64)
+    for run in dwmr.train_many(config, seeds=seeds, train=ice, val=ice_val, device="cuda", progress=False):
+        found = [record["val"]["bits_next"] for record in run.metrics]
+        assert len(set(found)) == len(found)
+        predicted = run.model.predict(run.model.encode(ice_val.obs), ice_val.actions)
+        right = 100 * (predicted == run.model.encode(ice_val.next_obs)).float().mean()
+        assert found[-1] == pytest.approx(float(right), abs=0.5)
 
 
 def test_networks_that_cannot_be_recorded_are_trained_all_the_same(ice, caplog):

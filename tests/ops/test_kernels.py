@@ -282,18 +282,22 @@ def test_batch_norm_moves_running_statistics_on_as_torch_does():
         ("conv2d", (4, 3, 3, 2), {"stride": (1, 2), "padding": (0, 2)}),
         ("conv2d", (4, 3, 1, 2), {"stride": 3}),  # some pixels are never seen
         ("conv2d", (70, 3, 5, 3), {"padding": 2}),
+        ("conv2d", (4, 3, 5, 3), {"padding": "same"}),
+        ("conv2d", (4, 3, 2, 2), {"padding": "valid"}),
         ("conv_transpose2d", (3, 4, 4, 4), {"stride": 2, "padding": 1}),
         ("conv_transpose2d", (3, 2, 3, 3), {"stride": (2, 1), "output_padding": (1, 0)}),
         ("conv_transpose2d", (3, 4, 2, 1), {"stride": 3}),
     ],
 )
-@pytest.mark.parametrize("biased", [True, False])
-def test_convolutions_of_any_form(monkeypatch, name, sizes, options, biased):
+@pytest.mark.parametrize(
+    ("numbers", "biased"), [(16, True), (64, False)]
+)  # rows of taps in several steps, or several in one
+def test_convolutions_of_any_form(monkeypatch, name, sizes, options, numbers, biased):
     from dwmr.ops import triton_conv, triton_correlate
 
     monkeypatch.setattr(triton_conv, "PRECISION", "tf32x3")
     monkeypatch.setattr(triton_conv, "PROGRAMS", 64)  # several groups, of which the last is not full
-    monkeypatch.setattr(triton_correlate, "NUMBERS", 16)  # several steps
+    monkeypatch.setattr(triton_correlate, "NUMBERS", numbers)
     function = getattr(nn.functional, name)
     outputs = sizes[0] if name == "conv2d" else sizes[1]
     inputs = [normal(2, 5, 3, 8, 7), normal(2, *sizes, seed=1), *([normal(2, outputs, seed=2)] if biased else [])]
@@ -309,14 +313,17 @@ def test_convolutions_of_any_form(monkeypatch, name, sizes, options, biased):
 
 
 @pytest.mark.parametrize("standardize", [True, False])
-def test_images_are_normalised_in_one_pass(standardize):
+def test_images_are_normalised_in_one_pass(monkeypatch, standardize):
     model = build_model(dwmr.preset("generic/dwmr", standardize=standardize), (3, 16, 16), 4, decoder=False).to(DEVICE)
     model.mean.copy_(torch.tensor([0.1, 0.2, 0.3]))
     model.std.copy_(torch.tensor([0.5, 1e-3, 2.0]))
     images = (normal(2, 4, 3, 16, 16).sigmoid() * 255).to(torch.uint8)
     plain = model.normalize(images)
+    passes, addcmul = [], torch.addcmul
+    monkeypatch.setattr(torch, "addcmul", lambda *given: passes.append(addcmul(*given)) or passes[-1])
     with ops.accelerated():
         found = model.normalize(images)
+    assert len(passes) == 1
     assert found.dtype == plain.dtype
     torch.testing.assert_close(found, plain, rtol=1e-5, atol=1e-4)  # 1e-4 of 1 / 1e-3
 
@@ -333,9 +340,11 @@ def test_batch_norm_by_running_statistics(shape, affine):
 
 
 def test_convolutions_without_a_kernel_are_not_mapped_over_runs():
-    x, weight = normal(2, 3, 4, 8, 8), normal(2, 4, 2, 3, 3)
-    with calls(), pytest.raises(RuntimeError, match="no fast kernel"):
-        torch.vmap(lambda x, weight: nn.functional.conv2d(x, weight, groups=2))(x, weight)
+    x, weight = normal(2, 3, 4, 8, 8), normal(2, 4, 2, 2, 2)
+    for weights, options in ((weight, {"groups": 2}), (normal(2, 4, 4, 2, 2), {"padding": "same"})):
+        mapped = torch.vmap(lambda x, weight, options=options: nn.functional.conv2d(x, weight, **options))
+        with calls(), pytest.raises(RuntimeError, match="no fast kernel"):
+            mapped(x, weights)
 
 
 def test_images_may_be_viewed_as_vectors_after_a_convolution():

@@ -11,7 +11,7 @@ import dwmr
 from dwmr import InputError, Transitions
 from dwmr.data.cell_grid import find_symbols
 from dwmr.data.rendered_cells import NamedCells
-from dwmr.models.run_folder import read_info
+from dwmr.models.run_folder import read_info, write_info
 from dwmr.training.auto import MAX_ROUNDS, another_round, find_cells, hold_out, recipes
 from tests.data.test_image_parts import cakes
 
@@ -165,7 +165,9 @@ def test_training_goes_on_as_long_as_it_gains() -> None:
         """With these percent of exact next codes after the first epoch and at the end of each round."""
         exact = [ends[0], *(end for end in ends[1:] for _ in range(length))][: (len(ends) - 1) * length]
         exact[length - 1 :: length] = ends[1:]
-        return another_round(config, [{"val": {"exact_next": each}} for each in exact], data)
+        done = len(exact)
+        now = config.replace(epochs=done, cosine_from=done - length + length // 2)
+        return another_round(now, [{"val": {"exact_next": each}} for each in exact], data)
 
     longer = after(50.0, 90.0)
     assert longer is not None
@@ -174,22 +176,32 @@ def test_training_goes_on_as_long_as_it_gains() -> None:
     assert after(50.0, 90.0, 90.9) is None  # less than a tenth of the errors
     assert after(50.0, 100.0) is None
     assert after(0.0, *(100 - 50 * 0.5**k for k in range(MAX_ROUNDS))) is None
-    assert another_round(config, [{"val": {"exact_next": 0.0}}], data) is None  # a length that was asked for
+    asked = config.replace(epochs=2 * length, cosine_from=length)  # a length that was asked for
+    rising = [{"val": {"exact_next": 40.0 + epoch}} for epoch in range(2 * length)]
+    assert another_round(asked, rising, data) is None
 
 
 def test_rounds_are_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = jump(1200)
-    monkeypatch.setattr("dwmr.training.auto.UPDATES", 100)
+    """Two seeds, stopped after their first round and resumed together with one that had not begun."""
+    data, asked = jump(1200), dwmr.preset("auto")
+    monkeypatch.setattr("dwmr.training.auto.UPDATES", 32)
+    monkeypatch.setattr("dwmr.training.auto.TRIAL_UPDATES", 20)
     words = {"train": data[:1000], "val": data[1000:], "progress": False}
-    straight = dwmr.train(dwmr.preset("auto"), **words)
-    length = recipes(dwmr.preset("auto"), data[:1000])[0].config.epochs
-    assert len(straight.metrics) == straight.config.epochs > length
+    seeds = [0, 1, 2]
+    straight = dwmr.train_many(asked, seeds=seeds, **words)
+    assert all(len(run.metrics) == run.config.epochs for run in straight)
+    assert len({run.config.epochs for run in straight}) > 1
+    outs = [tmp_path / str(seed) for seed in seeds]
     with monkeypatch.context() as stopped:
         stopped.setattr("dwmr.training.auto.MAX_ROUNDS", 1)
-        dwmr.train(dwmr.preset("auto"), out=tmp_path / "run", **words)
-    run = dwmr.train(dwmr.preset("auto"), out=tmp_path / "run", resume=True, **words)
-    assert read_info(tmp_path / "run").config == run.config == straight.config
-    assert [record["terms"] for record in run.metrics] == [record["terms"] for record in straight.metrics]
+        dwmr.train_many(asked, seeds=seeds[:2], outs=outs[:2], **words)
+    for out in outs[:2]:  # as if killed before the second round was decided on
+        write_info(out, replace(read_info(out), verdict=None))
+    for _ in range(2):  # finished runs stay as they are
+        resumed = dwmr.train_many(asked, seeds=seeds, outs=outs, resume=True, **words)
+        for out, run, other in zip(outs, resumed, straight):
+            assert read_info(out).config == run.config == other.config
+            assert [record["terms"] for record in run.metrics] == [record["terms"] for record in other.metrics]
 
 
 def test_nothing_depends_on_colours_or_on_the_order_of_actions() -> None:

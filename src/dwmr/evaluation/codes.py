@@ -70,19 +70,19 @@ def state_shares(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 class KnownCodes:
     """Which states share a code, among known frames with codes (N, K) and states given by their `row_hashes` (N,)."""
 
-    def __init__(self, codes: np.ndarray, states: np.ndarray) -> None:
+    def __init__(self, codes: np.ndarray, state_hashes: np.ndarray) -> None:
         hashes = row_hashes(codes)
-        order = np.lexsort([states, hashes])
-        codes, states = hashes[order], states[order]
+        order = np.lexsort([state_hashes, hashes])
+        codes, states = hashes[order], state_hashes[order]
         first = np.append(0, 1 + np.flatnonzero(codes[1:] != codes[:-1]))
         last = np.append(first[1:], len(codes)) - 1
         self.codes, self.states, self.one_state = codes[first], states[first], states[first] == states[last]
 
-    def unique(self, codes: np.ndarray, states: np.ndarray) -> np.ndarray:
+    def unique(self, codes: np.ndarray, state_hashes: np.ndarray) -> np.ndarray:
         """Whether no known frame of another state has the code, bool (M,)."""
         hashes = row_hashes(codes)
         place = np.searchsorted(self.codes, hashes).clip(max=len(self.codes) - 1)
-        alone = self.one_state[place] & (self.states[place] == states)
+        alone = self.one_state[place] & (self.states[place] == state_hashes)
         return np.where(self.codes[place] == hashes, alone, True)
 
 

@@ -1,5 +1,6 @@
-"""`torch.nn.functional.batch_norm` in training, on CUDA kernels. PyTorch uses one block of threads per channel, which
-leaves most of a GPU idle where channels are few."""
+"""`torch.nn.functional.batch_norm` on a GPU: in training by kernels of its own, as PyTorch uses one block of threads
+per channel, which leaves most of a GPU idle where channels are few; in evaluation in one pass, in any order of memory.
+"""
 
 from typing import cast
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,9 +16,11 @@ def capture(
     rewind: Callable[[], object] = lambda: None,
     stream: torch.cuda.Stream | None = None,
     warm_ups: int = WARM_UPS,
+    pool: Any = None,
 ) -> torch.cuda.CUDAGraph:
     """``step`` as a CUDA graph, not yet replayed. Graphs that are to run at the same time need a ``stream`` each, for
-    their recording and for their replay: those of one stream share what cuBLAS writes to.
+    their recording and for their replay: those of one stream share what cuBLAS writes to. Graphs that never run at the
+    same time, and keep nothing, can share the memory of a ``pool``.
 
     Recording needs a few real steps first, ``warm_ups``; ``rewind`` is called after each. ``changing`` names the
     tensors that a step changes, see `undone`.
@@ -33,7 +36,7 @@ def capture(
         graph = torch.cuda.CUDAGraph()
         try:
             # The outer block: a recording that fails does not go back to the stream that was current before it.
-            with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph, stream=side):
+            with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph, pool, side):
                 step()
         except Exception:  # after which the generator of random numbers would wait for the recording to go on
             generator = torch.cuda.default_generators[torch.cuda.current_device()]

@@ -28,11 +28,15 @@ def conv2d(
     """x (N, C, H, W) with weight (O, C, k, k)."""
     if not use_triton(x, "conv2d") or x.ndim != 4:
         return NotImplemented
+    kernel = tuple(weight.shape[-2:])
+    if padding == "same" and kernel[0] % 2 == 1 == kernel[1] % 2:
+        padding = (kernel[0] // 2, kernel[1] // 2)
+    padding = 0 if padding == "valid" else padding
     if groups != 1 or _both(dilation) != (1, 1) or isinstance(padding, str):
         return _left_to_torch(x)
     from dwmr.ops import triton_conv, triton_correlate, triton_patch
 
-    kernel, stride, padding = tuple(weight.shape[-2:]), _both(stride), _both(padding)
+    stride, padding = _both(stride), _both(padding)
     if kernel == stride and padding == (0, 0) and _divided(x, kernel) and triton_patch.fits(weight):
         y = triton_patch.patch_conv([x, weight])[0]
     elif kernel == (3, 3) and stride == (1, 1) == padding and max(weight.shape) <= MAX_CHANNELS:

@@ -125,14 +125,25 @@ class Recipe:
 
 
 def ends_by_measure(config: Config) -> bool:
-    """Whether predictors are trained in rounds, as long as they gain: unless a number of epochs was asked for."""
+    """Whether predictors are trained in rounds, as long as they gain: unless another number of epochs than the default
+    was asked for."""
     return config.model == "auto" and config.epochs == Config.epochs
 
 
+def first_round(config: Config, train: Transitions) -> Config:
+    """The configuration of a run that begins, from that of one that may have had several rounds."""
+    if config.scheme != "predictor_alone":
+        return config
+    length = _epochs(UPDATES, config, train)
+    return config.replace(epochs=length, cosine_from=length // 2)
+
+
 def another_round(config: Config, metrics: Sequence[Mapping[str, Any]], train: Transitions) -> Config | None:
-    """The configuration of a run with one more round of training, or None if the last one gained too little."""
+    """The configuration of a run with one more round of training, or None if the last one gained too little, or if its
+    learning rate did not fall as it does in rounds."""
     length, done = _epochs(UPDATES, config, train), len(metrics)
-    if config.scheme != "predictor_alone" or done % length or done >= MAX_ROUNDS * length:
+    in_rounds = config.scheme == "predictor_alone" and config.cosine_from == done - length + length // 2
+    if not in_rounds or done >= MAX_ROUNDS * length:
         return None
     before, now = (100 - metrics[epoch]["val"]["exact_next"] for epoch in (max(0, done - 1 - length), done - 1))
     if now > (1 - WORTH_A_ROUND) * before or now == 0:

@@ -1,5 +1,6 @@
 """Runs whole epochs of a learner: update after update as it reads, or recorded once as a CUDA graph and replayed."""
 
+import functools
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -119,7 +120,7 @@ class EpochRunner:
             self.right = torch.zeros(len(self.learner.runs), 2, dtype=torch.int64, device=self.device)
         elif self.checks == 2 and self.recorded:
             try:
-                self.checking = capture(self._check, lambda: [self.right], warm_ups=1)
+                self.checking = capture(self._check, lambda: [self.right], warm_ups=1, pool=_pool_for_checks())
             except RuntimeError as error:
                 log.info("the validation data is checked without a recording, because recording failed: %s", str(error))
         if self.checking is not None:
@@ -163,6 +164,12 @@ class EpochRunner:
 
     def _state(self) -> list[Tensor]:
         return [*self.learner.state(), self.counter, self.terms, self.ones, self.flips]
+
+
+@functools.cache
+def _pool_for_checks() -> Any:
+    """The memory that all recorded checks share, as they run one after the other."""
+    return torch.cuda.graph_pool_handle()
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from dwmr.training.auto import (
     Recipe,
     another_round,
     ends_by_measure,
+    first_round,
     hold_out,
     recipes,
 )
@@ -145,8 +146,13 @@ def train_many(
     _check_data(configs[0], train, val)
     choices = recipes(configs[0], train) if configs[0].model == "auto" and len(taken) < len(folders) else []
     recipe: Recipe | None = None
+    finished = [folder for folder in taken if read_info(folder).verdict is not None]
     if configs[0].model == "auto" and taken:
-        configs = [_chosen_before(taken[0], configs[0])] * len(configs)
+        chosen = {folder: _chosen_before(folder, configs[0]) for folder in taken}
+        if len({each.replace(epochs=1).structure() for each in chosen.values()}) > 1:
+            raise InputError(f"the runs in {' and '.join(map(str, taken))} have different networks; resume them alone")
+        first = first_round(chosen[taken[0]], train) if in_rounds else chosen[taken[0]]
+        configs = [first if folder is None else chosen.get(folder, first) for folder in folders]
         recipe = next((each for each in choices if each.config.cells == configs[0].cells), None)
     elif choices and val is not None:
         recipe, config = _choose(choices, val, seeds[0], where, fast, progress)
@@ -168,12 +174,14 @@ def train_many(
         # the reference.
         waiting = members
         while waiting:
-            for done in sorted({member.done for member in waiting}):
-                group = [member for member in waiting if member.done == done]
+            for done, end in sorted({(member.done, member.config.epochs) for member in waiting}):
+                group = [member for member in waiting if (member.done, member.config.epochs) == (done, end)]
                 for some in [group] if where.type == "cuda" and job.fast else [[member] for member in group]:
-                    if done < some[0].config.epochs:
+                    if done < end:
                         train_group(job, some)
-            waiting = [member for member in waiting if in_rounds and _goes_on(member, train)]
+            waiting = [
+                each for each in waiting if in_rounds and each.folder not in finished and _add_round(each, train)
+            ]
         for member in members:
             if val is not None and member.config.benchmark == "auto" and len(member.metrics) == member.config.epochs:
                 model = member.state.model
@@ -194,8 +202,8 @@ def train_many(
     return results
 
 
-def _goes_on(member: Member, train: Transitions) -> bool:
-    """Whether a run of ``auto`` that has come to its end is worth another round; then it is made longer."""
+def _add_round(member: Member, train: Transitions) -> bool:
+    """Make a run of ``auto`` that has come to its end longer if it gained enough; return whether it did."""
     member.done = len(member.metrics)
     longer = None if member.failure else another_round(member.config, member.metrics, train)
     if longer is None:
