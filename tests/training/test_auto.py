@@ -182,21 +182,19 @@ def test_training_goes_on_as_long_as_it_gains() -> None:
 
 
 def test_rounds_are_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two seeds, stopped after their first round and resumed together with one that had not begun."""
-    data, asked = jump(1200), dwmr.preset("auto")
+    """A seed stopped after its second round, resumed together with one that had not begun."""
+    data, asked, seeds = jump(1200), dwmr.preset("auto"), [2, 0]
     monkeypatch.setattr("dwmr.training.auto.UPDATES", 32)
     monkeypatch.setattr("dwmr.training.auto.TRIAL_UPDATES", 20)
     words = {"train": data[:1000], "val": data[1000:], "progress": False}
-    seeds = [0, 1, 2]
     straight = dwmr.train_many(asked, seeds=seeds, **words)
-    assert all(len(run.metrics) == run.config.epochs for run in straight)
-    assert len({run.config.epochs for run in straight}) > 1
+    first, second = (len(run.metrics) for run in straight)
+    assert first >= 3 * second
     outs = [tmp_path / str(seed) for seed in seeds]
     with monkeypatch.context() as stopped:
-        stopped.setattr("dwmr.training.auto.MAX_ROUNDS", 1)
-        dwmr.train_many(asked, seeds=seeds[:2], outs=outs[:2], **words)
-    for out in outs[:2]:  # as if killed before the second round was decided on
-        write_info(out, replace(read_info(out), verdict=None))
+        stopped.setattr("dwmr.training.auto.MAX_ROUNDS", 2)
+        dwmr.train(asked, seed=seeds[0], out=outs[0], **words)
+    write_info(outs[0], replace(read_info(outs[0]), verdict=None))  # as if killed before the third round was decided on
     for _ in range(2):  # finished runs stay as they are
         resumed = dwmr.train_many(asked, seeds=seeds, outs=outs, resume=True, **words)
         for out, run, other in zip(outs, resumed, straight):
