@@ -183,10 +183,10 @@ def test_training_goes_on_as_long_as_it_gains() -> None:
 
 def test_rounds_are_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A seed stopped after its second round, resumed together with one that had not begun."""
-    data, asked, seeds = jump(1200), dwmr.preset("auto"), [2, 0]
+    data, asked, seeds = jump(500), dwmr.preset("auto"), [2, 0]
     monkeypatch.setattr("dwmr.training.auto.UPDATES", 32)
-    monkeypatch.setattr("dwmr.training.auto.TRIAL_UPDATES", 20)
-    words = {"train": data[:1000], "val": data[1000:], "progress": False}
+    monkeypatch.setattr("dwmr.training.auto.TRIAL_UPDATES", 8)
+    words = {"train": data[:300], "val": data[300:], "progress": False}
     straight = dwmr.train_many(asked, seeds=seeds, **words)
     first, second = (len(run.metrics) for run in straight)
     assert first >= 3 * second
