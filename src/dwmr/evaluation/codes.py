@@ -61,8 +61,10 @@ def state_shares(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     that the state explains, and the rest comes from the rendering. Both frames have the same distribution, so means and
     variances are pooled. With few pairs a share can be negative.
     """
+    first, second = first.astype(float), second.astype(float)
     mean = (first.mean(0) + second.mean(0)) / 2
-    total, state = mean * (1 - mean), (first & second).mean(0) - mean**2
+    total = (((first - mean) ** 2).mean(0) + ((second - mean) ** 2).mean(0)) / 2
+    state = ((first - mean) * (second - mean)).mean(0)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(total > 0, 100 * state / total, np.nan)
 

@@ -1,6 +1,5 @@
 """Runs whole epochs of a learner: update after update as it reads, or recorded once as a CUDA graph and replayed."""
 
-import functools
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -41,14 +40,23 @@ class EpochRunner:
     be recorded: what changes over a run (weights of the terms, learning rate, τ, γ, …) lies in the tensors of
     ``hyper``, and schedules never record again. With ``fast`` updates use accelerated kernels and, on a GPU, are
     recorded; without it they are the reference. ``codes``: the encoder of the only run is finished, and the loader
-    gives its codes for images.
+    gives its codes for images. Runners that go side by side check their validation data one after the other, in the
+    memory of one ``pool`` of CUDA graphs.
     """
 
     def __init__(
-        self, learner: Learner, scheme: Scheme, loader: Loader, hyper: Hyper, *, fast: bool, codes: bool = False
+        self,
+        learner: Learner,
+        scheme: Scheme,
+        loader: Loader,
+        hyper: Hyper,
+        *,
+        fast: bool,
+        codes: bool = False,
+        pool: Any = None,
     ) -> None:
         self.learner, self.scheme, self.loader, self.hyper = learner, scheme, loader, hyper
-        self.fast, self.codes = fast, codes
+        self.fast, self.codes, self.pool = fast, codes, pool
         self.device = loader.device
         self.recorded = fast and self.device.type == "cuda"
         self.graph: torch.cuda.CUDAGraph | None = None
@@ -120,7 +128,7 @@ class EpochRunner:
             self.right = torch.zeros(len(self.learner.runs), 2, dtype=torch.int64, device=self.device)
         elif self.checks == 2 and self.recorded:
             try:
-                self.checking = capture(self._check, lambda: [self.right], warm_ups=1, pool=_pool_for_checks())
+                self.checking = capture(self._check, lambda: [self.right], warm_ups=1, pool=self.pool)
             except RuntimeError as error:
                 log.info("the validation data is checked without a recording, because recording failed: %s", str(error))
         if self.checking is not None:
@@ -164,12 +172,6 @@ class EpochRunner:
 
     def _state(self) -> list[Tensor]:
         return [*self.learner.state(), self.counter, self.terms, self.ones, self.flips]
-
-
-@functools.cache
-def _pool_for_checks() -> Any:
-    """The memory that all recorded checks share, as they run one after the other."""
-    return torch.cuda.graph_pool_handle()
 
 
 @contextmanager

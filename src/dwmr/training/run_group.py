@@ -57,9 +57,11 @@ class Job:
     progress: bool | None
 
 
-def _runner(job: Job, members: Sequence[Member], loader: Loader, *, codes: bool = False) -> EpochRunner:
+def _runner(
+    job: Job, members: Sequence[Member], loader: Loader, *, codes: bool = False, pool: Any = None
+) -> EpochRunner:
     """One runner for these runs: their own modules if there is one, else all of them as one program. ``codes``: the
-    loader gives codes for images."""
+    loader gives codes for images. ``pool``: see `EpochRunner`."""
     config, states = members[0].config, [member.state for member in members]
     hyper, scheme = new_hyper(job.device, len(members)), SCHEMES[config.scheme]
     if len(states) == 1:
@@ -72,7 +74,7 @@ def _runner(job: Job, members: Sequence[Member], loader: Loader, *, codes: bool 
     learner = Learner(states, job.objective, torch.as_tensor(hyper.lr))
     if codes:
         learner.networks |= dict.fromkeys(("encoder", "target"), GivenCodes().to(job.device))
-    return EpochRunner(learner, scheme, loader, hyper, fast=fast, codes=codes)
+    return EpochRunner(learner, scheme, loader, hyper, fast=fast, codes=codes, pool=pool)
 
 
 def _runners(
@@ -81,9 +83,16 @@ def _runners(
     """Runners ready for `EpochRunner.start`: one for all runs if their networks allow it, else one for each."""
     config, model = members[0].config, members[0].state.model
     views, steps, dtype = config.two_views, config.steps, model.mean.dtype
+    pool = torch.cuda.graph_pool_handle() if job.device.type == "cuda" else None
     if config.scheme == "predictor_alone":  # every run has finished codes of its own
         runners = [
-            _runner(job, [each], Loader(coded(each.state.model, job.train), job.device, normalize_codes), codes=True)
+            _runner(
+                job,
+                [each],
+                Loader(coded(each.state.model, job.train), job.device, normalize_codes),
+                codes=True,
+                pool=pool,
+            )
             for each in members
         ]
     else:
@@ -98,7 +107,7 @@ def _runners(
                 log.info("training the runs side by side, because they cannot be one program: %s", str(error))
                 for member in members:
                     member.state.own_memory()
-        runners = [_runner(job, [member], loader.sharing_data()) for member in members]
+        runners = [_runner(job, [member], loader.sharing_data(), pool=pool) for member in members]
     for runner, plan, value in zip(runners, plans, values, strict=True):
         if runner.recorded:
             record_if_possible(runner, plan, value)
