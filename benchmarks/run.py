@@ -150,9 +150,7 @@ def runs() -> Iterator[Figures]:
     for preset in WHOLE if ON_GPU else ():
         name, config, splits = preset.replace("/", "_"), dwmr.preset(preset), data_of(preset.split("/")[0])
         ten = partial(dwmr.train_many, seeds=range(10), progress=False)
-        short = partial(
-            ten, config.replace(epochs=1, cosine_from=0), train=splits.train[: 4 * config.batch_size], val=splits.val
-        )
+        short = partial(ten, config.replace(epochs=1, cosine_from=0), train=splits.train[: 4 * config.batch_size])
         (first, _), (again, _) = timed(short), timed(short)
         training, results = timed(partial(ten, config, train=splits.train, val=splits.val))
         models = [result.model for result in results if isinstance(result, dwmr.Run)]
