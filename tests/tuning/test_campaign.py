@@ -219,6 +219,16 @@ def test_a_campaign_killed_at_any_moment_goes_on(data, tmp_path):
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("j")] == ["j"]
 
 
+def test_a_journal_is_unlocked_in_one_step(data, tmp_path, monkeypatch):
+    """Killed between two, a process would leave a file behind."""
+
+    renamed, rename = [], os.rename
+    monkeypatch.setattr(os, "rename", lambda source, target: renamed.append(str(source)) or rename(source, target))
+    campaign(data, tmp_path / "j", trials=1, settings=SETTINGS | {"epochs": 1})
+    assert not [source for source in renamed if source.startswith(str(tmp_path))]
+    assert [path.name for path in tmp_path.iterdir()] == ["j"]
+
+
 def test_two_processes_share_a_campaign(data, tmp_path):
     journal = tmp_path / "j"
     with child(data, journal) as process:

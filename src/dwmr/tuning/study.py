@@ -108,17 +108,27 @@ def _open_url(url: str) -> BaseStorage:
         raise InputError(f"Optuna cannot open the storage {url}: {error}") from error
 
 
+class _Lock(JournalFileSymlinkLock):
+    """Optuna's lock, released in one step: of its two, a process that is killed between them leaves a file behind."""
+
+    def release(self) -> None:
+        try:
+            os.unlink(self._lock_file)
+        except OSError as error:
+            raise RuntimeError("the lock is not held") from error
+
+
 def _open_file(path: Path) -> BaseStorage:
     if path.exists():
         content = path.read_bytes()
         if not content.startswith(b'{"op_code"'[: len(content)]):
             raise InputError(f"{path} is not the journal of a study")
         if not content.endswith(b"\n"):  # a crash cut off the last line, and the next would be appended to it
-            with get_lock_file(JournalFileSymlinkLock(str(path))):
+            with get_lock_file(_Lock(str(path))):
                 os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        return JournalStorage(JournalFileBackend(str(path)))
+        return JournalStorage(JournalFileBackend(str(path), _Lock(str(path))))
     except (ValueError, KeyError, TypeError, AssertionError) as error:
         raise InputError(f"{path} is not the journal of a study, or is damaged: {error!r}") from error
 
